@@ -1,15 +1,17 @@
 //! Destinations that follow the main table, and more specific routes of others that keep their
 //! meaning: rules and routes against a real kernel.
 
+use std::sync::Arc;
+
 use flow_testbed::namespace::Namespace;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{Program, Root};
 use splitter_config::Config;
-use splitter_netlink::Netlink;
+use splitter_netlink::{Netlink, RoutingEvents};
+use splitter_steering::Placements;
 use splitter_steering::routes::{
-    Destinations, Footprint, audit, plan, plan_follow, plan_placed, remove_all,
+    Destinations, Footprint, MainTables, audit, plan, plan_follow, plan_placed, remove_all,
 };
-use splitter_steering::{Placement, Placements};
 
 use crate::support::router;
 use router::{config, device, everything, inside, router, up_and_verified};
@@ -133,19 +135,39 @@ fn next_hop_objects_are_resolved_also_where_the_kernel_leaves_out_what_they_stan
     }
 }
 
-/// Follows from what was in place, and finds all that a plan from nothing would have.
-async fn follow(netlink: &Netlink, config: &Config, from: &mut Destinations) {
-    let placement = &Placement::PRIMARY;
-    let to = Destinations::read(netlink, config).await.unwrap();
-    let plan = plan_follow(netlink, config, placement, from, &to)
-        .await
-        .unwrap();
-    let _ = plan.apply(netlink).await.unwrap();
-    *from = to;
-    let fresh = plan_placed(netlink, config, &Placements::default(), &[])
-        .await
-        .unwrap();
-    assert!(fresh.is_in_place(), "{fresh}");
+/// Follows as an agent does: by what the kernel has said since the table was read.
+struct Following {
+    events: RoutingEvents,
+    main: MainTables,
+    from: Arc<Destinations>,
+}
+
+impl Following {
+    fn begin(from: &Arc<Destinations>) -> Self {
+        Self {
+            events: RoutingEvents::listen().unwrap(),
+            main: MainTables::default(),
+            from: Arc::clone(from),
+        }
+    }
+
+    /// Knows what the main table holds, follows from what was in place, and finds all that a plan from
+    /// nothing would have.
+    async fn follow(&mut self, netlink: &Netlink, config: &Config, change: &str) {
+        self.events.take(|event| self.main.take(event));
+        self.main.refresh(netlink, config).await.unwrap();
+        let interfaces = &netlink.interfaces().await.unwrap();
+        let to = Arc::new(Destinations::by(&self.main, config, interfaces));
+        let read = Destinations::read(netlink, config).await.unwrap();
+        assert_eq!(*to, read, "after {change}");
+        let placements = &Placements::default();
+        let plan = plan_follow(netlink, config, placements, interfaces, &self.from, &to);
+        let _ = plan.await.unwrap().apply(netlink).await.unwrap();
+        self.from = to;
+        let fresh = plan_placed(netlink, config, placements, &[]).await;
+        let fresh = fresh.unwrap();
+        assert!(fresh.is_in_place(), "after {change}: {fresh}");
+    }
 }
 
 #[test]
@@ -159,7 +181,7 @@ fn what_changes_is_followed_as_if_it_had_always_been_so() {
         let config = config(more);
         inside(&router, async |netlink| {
             let applied = plan(netlink, &config, None).await.unwrap().apply(netlink);
-            let mut from = applied.await.unwrap().plan().destinations.clone();
+            let mut following = Following::begin(&applied.await.unwrap().plan().destinations);
             for change in [
                 "ip route add 10.2.0.0/16 via 192.0.2.1",
                 "ip route add 10.2.2.0/24 via 203.0.113.1",
@@ -182,9 +204,36 @@ fn what_changes_is_followed_as_if_it_had_always_been_so() {
                 "ip route del 10.2.2.0/24",
                 "ip route del 10.4.0.0/14",
                 "ip -6 route del 2001:db8:b:1::/64",
+                // Others of the same destination: by metric, before, after.
+                "ip route add 10.6.0.0/16 via 203.0.113.1 metric 10",
+                "ip route add 10.6.0.0/16 via 192.0.2.1 metric 5",
+                "ip route append 10.6.0.0/16 via 203.0.113.1 metric 5",
+                "ip route prepend 10.6.0.0/16 via 203.0.113.1 metric 5 src 203.0.113.2",
+                "ip route del 10.6.0.0/16 via 203.0.113.1 metric 5",
+                "ip route del 10.6.0.0/16 via 203.0.113.1 metric 5",
+                "ip route del 10.6.0.0/16 via 192.0.2.1 metric 5",
+                "ip route flush 10.6.0.0/16",
+                // Next hops that come and go one by one.
+                "ip -6 route add 2001:db8:b::/48 via 2001:db8:1::1",
+                "ip -6 route append 2001:db8:b::/48 via 2001:db8:3::1",
+                "ip -6 route del 2001:db8:b::/48 via 2001:db8:3::1",
+                "ip -6 route append 2001:db8:b::/48 via 2001:db8:2::1",
+                "ip -6 route replace 2001:db8:b::/48 nexthop via 2001:db8:1::1 nexthop via 2001:db8:3::1",
+                "ip -6 route del 2001:db8:b::/48",
+                // With a device go its routes, of which the kernel says nothing.
+                "ip route add 10.7.0.0/16 via 203.0.113.1",
+                "ip route add 10.7.0.0/16 via 192.0.2.1 metric 50",
+                "ip link set isp down",
+                "ip link set isp up",
+                "ip route flush 10.7.0.0/16",
+                // A next hop object that changes under its routes.
+                "ip nexthop add id 9 via 192.0.2.1 dev wan0",
+                "ip route add 10.8.0.0/16 nhid 9",
+                "ip nexthop replace id 9 via 203.0.113.1 dev isp",
+                "ip nexthop del id 9",
             ] {
                 router.run(change).unwrap();
-                follow(netlink, &config, &mut from).await;
+                following.follow(netlink, &config, change).await;
             }
         });
     }

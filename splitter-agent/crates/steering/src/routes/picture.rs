@@ -265,3 +265,6 @@ impl Egresses {
         place
     }
 }
+
+#[cfg(test)]
+mod tests;
