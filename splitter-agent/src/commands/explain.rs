@@ -11,7 +11,7 @@ use splitter_datapath::flows::{FlowRow, each};
 use splitter_instance::Instance;
 use splitter_netlink::{InterfaceName, Netlink};
 use splitter_policy::packet::protocol;
-use splitter_steering::routes::{Arrival, Trace, TracedPacket, arrival, trace};
+use splitter_steering::routes::{Arrival, Destinations, Trace, TracedPacket, arrival, trace};
 
 use crate::cli::{Cli, ExplainArgs};
 
@@ -88,7 +88,8 @@ async fn gather(
         let is_up = dataplane.is_some();
         traces.extend(trace(&netlink, config, &placements, &interfaces, is_up, packet).await?);
     }
-    let site = config.site_at(destination.address).cloned();
+    let destinations = Destinations::read(&netlink, config).await?;
+    let site = destinations.site_name_at(config, destination.address);
     let placement = placements.of(&site.clone().unwrap_or_default()).clone();
     Ok(Facts {
         is_up: dataplane.is_some(),

@@ -9,6 +9,7 @@ use serde::Serialize;
 use splitter_config::{Config, SiteName};
 use splitter_datapath::flows::{FlowRow, FlowTotals, Listing, list};
 use splitter_instance::Instance;
+use splitter_steering::routes::Destinations;
 
 /// How often `flows --watch` looks.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -20,7 +21,8 @@ pub(crate) async fn run(config: Config, limit: usize, watch: bool, json: bool) -
         let Some(dataplane) = instance.open()? else {
             return Err(down(&instance));
         };
-        let listing = named(list(&dataplane, limit)?, instance.config());
+        let destinations = instance.destinations_in_place().await?;
+        let listing = named(list(&dataplane, limit)?, instance.config(), &destinations);
         if json {
             print_json(&listing)?;
         } else {
@@ -59,10 +61,10 @@ struct NamedFlow {
     site: Option<SiteName>,
 }
 
-fn named(listing: Listing, config: &Config) -> NamedListing {
+fn named(listing: Listing, config: &Config, destinations: &Destinations) -> NamedListing {
     let Listing { totals, flows } = listing;
     let flows = flows.into_iter().map(|row| NamedFlow {
-        site: config.site_at(row.destination).cloned(),
+        site: destinations.site_name_at(config, row.destination),
         row,
     });
     NamedListing {

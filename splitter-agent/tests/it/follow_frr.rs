@@ -5,9 +5,11 @@ use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
 use frr::Frr;
 use nix::sys::signal::Signal;
+use several::{Kind, add_tunnel};
 use site::{Connection, Site, on_site};
 
 use crate::support::frr;
+use crate::support::several;
 use crate::support::site;
 use crate::support::steady;
 use steady::steady_meanwhile;
@@ -196,6 +198,69 @@ fn sessions_that_flap_lose_no_packet() {
         assert!(steady.sent > 2_000, "{steady:?}");
         assert!(steady.lost.is_empty(), "{steady:?}");
         wait_for_table(site, &routers, &both);
+        assert!(!daemon.log().contains("cannot follow"), "{}", daemon.log());
+    });
+}
+
+#[test]
+fn prefix_that_bgp_moves_from_one_site_to_another_loses_no_packet() {
+    require!(Program("vtysh"));
+    on_site(|site| {
+        // Each site has one of the sessions, and a tunnel for long flows.
+        for number in [2, 3] {
+            add_tunnel(site, number, Kind::Veth, 1500);
+        }
+        let remote = |name: &str, short: usize| {
+            let gateway = &site.topology.borders[0].gateways[short];
+            let long = short + 2;
+            format!(
+                "[[site]]\nname = '{name}'\nshort = {{ device = 'tun{short}', gateway = '{gateway}' }}\n\
+                 long = {{ device = 'tun{long}', gateway = '10.9.{long}.2' }}\n"
+            )
+        };
+        let sites = remote("one", 0) + &remote("two", 1);
+        site.configure(&format!("[short]\n[long]\n{FOLLOW}{sites}"));
+        let routers = routers(site);
+        let [near, far] = &routers;
+        // Not over both sites at a time.
+        let unicast = ["address-family ipv4 unicast", "maximum-paths 1"];
+        near.tell(&[
+            "configure terminal",
+            "router bgp 65001",
+            unicast[0],
+            unicast[1],
+        ]);
+        let daemon = site.run();
+        wait_for_table(site, &routers, &["10.2.0.0/16"]);
+        let device = || {
+            let shown = site.border().run("ip route show table 10402");
+            let shown = shown.unwrap_or_default();
+            let mut words = shown.split_whitespace().skip_while(|it| *it != "dev");
+            words.nth(1).map(str::to_owned)
+        };
+        let neighbours = site.topology.borders[1].gateways;
+        let mut moves = 0;
+        let steady = steady_meanwhile(site, || {
+            for _ in 0..6 {
+                site.wait_for("both sessions to have announced it", || {
+                    let shown = near.tell(&["show bgp ipv4 unicast 10.2.0.0/16"]);
+                    shown.contains("2 available").then_some(())
+                });
+                let before = device().expect("it is followed");
+                let used = usize::from(before == "tun3");
+                let shutdown = format!("neighbor {} shutdown", neighbours[used]);
+                far.tell(&["configure terminal", "router bgp 65002", &shutdown]);
+                site.wait_for("the prefix to be at the other site", || {
+                    device().filter(|it| *it != before)
+                });
+                moves += 1;
+                let again = format!("no {shutdown}");
+                far.tell(&["configure terminal", "router bgp 65002", &again]);
+            }
+        });
+        assert!(steady.sent > 2_000 && moves == 6, "{moves}: {steady:?}");
+        let lost = steady.lost.len();
+        assert_eq!(lost, 0, "of {} in {moves} moves", steady.sent);
         assert!(!daemon.log().contains("cannot follow"), "{}", daemon.log());
     });
 }

@@ -26,6 +26,7 @@ mod faults;
 mod follow;
 mod follow_frr;
 mod follow_live;
+mod follow_sites;
 mod foreign_xdp;
 mod handover;
 mod headers_in_pages;

@@ -1,7 +1,6 @@
 //! A configuration as seen from one remote site.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 
 use ipnet::IpNet;
 use splitter_netlink::{Family, InterfaceName};
@@ -29,31 +28,6 @@ impl Config {
         }
         let site = self.sites.iter().find(|it| it.name == *name)?;
         Some(Cow::Owned(self.without_sites().with_site(site)))
-    }
-
-    /// Returns what the configuration would be for the site alone that an address belongs to, by
-    /// the longest prefix that has it.
-    #[must_use]
-    pub fn of_destination(&self, address: IpAddr) -> Option<Cow<'_, Self>> {
-        match self.has_several_sites() {
-            false => Some(Cow::Borrowed(self)),
-            true => self.of_site(self.site_at(address)?),
-        }
-    }
-
-    /// Returns the name of the site that an address belongs to, where sites are listed.
-    #[must_use]
-    pub fn site_at(&self, address: IpAddr) -> Option<&SiteName> {
-        let longest = |site: &Site| {
-            let nets = site
-                .destinations
-                .iter()
-                .filter(|net| net.contains(&address));
-            nets.map(IpNet::prefix_len).max()
-        };
-        let reaching = self.sites.iter().filter_map(|it| Some((longest(it)?, it)));
-        let (_, site) = reaching.max_by_key(|(length, _)| *length)?;
-        Some(&site.name)
     }
 
     /// Lists the names of the sites, in the order of the file.
@@ -88,14 +62,18 @@ impl Config {
         self.sites.len() > 1
     }
 
-    /// Returns the prefixes behind the tunnels, of all sites; `None` for everything.
+    /// Returns the prefixes behind the tunnels, of all sites; `None` for everything, or where one of the sites
+    /// states none.
     #[must_use]
     pub fn destinations(&self) -> Option<Cow<'_, [IpNet]>> {
         if self.sites.is_empty() {
             return self.routes.destinations.as_deref().map(Cow::Borrowed);
         }
-        let sites = self.sites.iter();
-        Some(sites.flat_map(|it| &it.destinations).copied().collect())
+        let mut all = Vec::new();
+        for site in &self.sites {
+            all.extend_from_slice(site.destinations.as_deref()?);
+        }
+        Some(all.into())
     }
 
     /// Lists the address families that are split: those that all tunnels of a site carry.

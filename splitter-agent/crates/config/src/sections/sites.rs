@@ -50,8 +50,8 @@ pub(crate) const SITES_EXAMPLE: [&[(&str, &str)]; 2] = [
 pub struct Site {
     /// The name in messages and metrics; no other site has it.
     pub name: SiteName,
-    /// The prefixes behind its tunnels.
-    pub destinations: Vec<IpNet>,
+    /// The prefixes behind its tunnels, where they are stated.
+    pub destinations: Option<Vec<IpNet>>,
     /// The tunnels of short flows to it, at least one.
     pub short: Vec<Tunnel>,
     /// The tunnels of long flows to it, at least one.
@@ -66,6 +66,11 @@ impl Site {
             TunnelRole::Short => &self.short,
             TunnelRole::Long => &self.long,
         }
+    }
+
+    /// The prefixes that are stated.
+    pub(crate) fn stated(&self) -> &[IpNet] {
+        self.destinations.as_deref().unwrap_or_default()
     }
 
     /// Lists the keys of a site.
@@ -102,8 +107,7 @@ pub(crate) fn listed() -> Declaration<impl Kind<Value = Vec<Site>>, Vec<Site>> {
         .trade_off(
             "[Several sites](../how-to/several-sites.md); then `[short]` and `[long]` hold only \
              `table`, and `routes.destinations` is left out. Refused with [`policy = \
-             \"share\"`](../explanation/share.md), `steering.mode = \"redirect\"` and \
-             `routes.follow`.",
+             \"share\"`](../explanation/share.md) and `steering.mode = \"redirect\"`.",
         )
 }
 
@@ -114,7 +118,7 @@ fn name() -> Declaration<impl Kind<Value = SiteName>, SiteName> {
         .trade_off("No other site may have it.")
 }
 
-fn destinations() -> Declaration<impl Kind<Value = Vec<IpNet>>, Vec<IpNet>> {
+fn destinations() -> Declaration<impl Kind<Value = Vec<IpNet>>, Option<Vec<IpNet>>> {
     key(
         "destinations",
         Reload,
@@ -128,11 +132,11 @@ fn destinations() -> Declaration<impl Kind<Value = Vec<IpNet>>, Vec<IpNet>> {
             "name each prefix once",
         ),
     )
-    .required("name the prefixes of the site, such as destinations = [\"10.2.0.0/16\"]")
+    .optional("with `routes.follow` all that the main table reaches through the site's tunnels; else they have to be stated")
     .doc(&["These prefixes lie at the site, behind its tunnels."])
     .trade_off(
         "No two sites may have the same. Where one lies inside another site's, the longer one \
-         decides.",
+         decides. With `routes.follow`, only what lies inside of them is followed.",
     )
 }
 
@@ -231,11 +235,17 @@ pub(super) fn sites_are_distinct(source: &Source<'_>, config: &Config) {
                 "give each site a name of its own",
             );
         }
-        let twin = |net: &&IpNet| others.iter().find(|it| it.destinations.contains(net));
-        let twins = site
-            .destinations
-            .iter()
-            .filter_map(|net| Some((net, twin(&net)?)));
+        if site.destinations.is_none() && !config.routes.follow {
+            place.contradiction(
+                "destinations",
+                "what lies at the site is neither stated nor followed".to_owned(),
+                "name the prefixes of the site, such as destinations = [\"10.2.0.0/16\"], or set \
+                 routes.follow to true",
+            );
+        }
+        let twin = |net: &&IpNet| others.iter().find(|it| it.stated().contains(net));
+        let stated = site.stated().iter();
+        let twins = stated.filter_map(|net| Some((net, twin(&net)?)));
         for (net, other) in twins {
             place.contradiction(
                 "destinations",
@@ -267,13 +277,6 @@ pub(super) fn sites_are_possible(source: &Source<'_>, config: &Config) {
             "the programs that redirect know the tunnels of one site alone, and several are listed"
                 .to_owned(),
             "set mode to \"dscp\" or \"mark\"",
-        );
-    }
-    if config.routes.follow {
-        source.section("routes").contradiction(
-            "follow",
-            "the main table is followed for one site alone, and several are listed".to_owned(),
-            "leave it out; each site states its destinations",
         );
     }
 }

@@ -3,7 +3,7 @@
 use splitter_netlink::Family;
 
 use super::*;
-use crate::tests::{SMALLEST, mistake};
+use crate::tests::mistake;
 use crate::{ConfigError, difference};
 
 /// Two sites; `more` are further keys of the first.
@@ -55,19 +55,15 @@ fn sites_have_tunnels_and_destinations_of_their_own() {
 }
 
 #[test]
-fn site_of_an_address_is_the_one_with_the_longest_prefix() {
-    let config = parsed(&sites(""));
-    let of = |address: &str| {
-        let site = config.of_destination(address.parse().unwrap());
-        site.map(|it| it.site_name().to_string())
-    };
-    assert_eq!(of("10.2.2.9").as_deref(), Some("paris"));
-    assert_eq!(of("10.2.3.9").as_deref(), Some("oslo"));
-    assert_eq!(of("2001:db8:b::9").as_deref(), Some("paris"));
-    assert_eq!(of("10.3.0.1"), None);
-    let single = parsed(SMALLEST);
-    let any = single.of_destination([10, 3, 0, 1].into()).unwrap();
-    assert_eq!(any.site_name(), SiteName::default());
+fn destinations_of_a_site_may_be_left_out_where_the_main_table_is_followed() {
+    let text = sites("").replace("destinations = '10.2.3.0/24'\n", "");
+    let wrong = mistake(&text);
+    assert!(wrong.contains("neither stated nor followed"), "{wrong}");
+    let config = parsed(&format!("{text}[routes]\nfollow = true\n"));
+    assert_eq!(config.destinations(), None);
+    let stated: Vec<_> = config.sites.iter().map(|it| it.stated().len()).collect();
+    assert_eq!(stated, [2, 0]);
+    assert_eq!(parsed(&config.to_toml()), config);
 }
 
 #[test]
