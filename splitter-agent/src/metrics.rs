@@ -30,6 +30,7 @@ use splitter_steering::routes::{Unsplit, UnsplitReason};
 use crate::egress_auditor::SharedEgress;
 use crate::monitor::Monitor;
 use crate::route_auditor::SharedAudit;
+use crate::route_follower::SharedFollowed;
 use splitter_instance::family_label;
 use splitter_instance::report::SharedReport;
 
@@ -42,6 +43,7 @@ pub fn registry(
     health: SharedReport,
     routing: SharedAudit,
     egress: SharedEgress,
+    followed: SharedFollowed,
 ) -> Result<Metrics, NameError> {
     let mut metrics = Metrics::new("splitter")?;
     metrics.build_info(env!("CARGO_PKG_VERSION"))?;
@@ -52,6 +54,7 @@ pub fn registry(
         health,
         routing,
         egress,
+        followed,
     };
     metrics.collect(families.all(), collector)?;
     Ok(metrics)
@@ -64,6 +67,7 @@ struct SplitterCollector {
     health: SharedReport,
     routing: SharedAudit,
     egress: SharedEgress,
+    followed: SharedFollowed,
 }
 
 impl Collector for SplitterCollector {
@@ -274,6 +278,15 @@ impl SplitterCollector {
                     .encode_family(&[("family", family_label(family)), ("reason", reason.name())])?
                     .encode_gauge(&count)?;
             }
+        }
+        let mut followed = self.families.followed.encode(encoder)?;
+        for it in self.followed.snapshot() {
+            followed
+                .encode_family(&[
+                    ("site", it.site.as_str()),
+                    ("family", family_label(it.family)),
+                ])?
+                .encode_gauge(&(it.prefixes as u64))?;
         }
         Ok(())
     }

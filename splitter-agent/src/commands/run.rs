@@ -141,7 +141,13 @@ impl Watching {
         egress.begin(instance).await;
         #[cfg(feature = "page")]
         let page = StatusSource::new(config, Arc::clone(&monitor), health.clone())?;
-        let metrics = registry(Arc::clone(&monitor), health, auditor.found(), egress.left())?;
+        let metrics = registry(
+            Arc::clone(&monitor),
+            health,
+            auditor.found(),
+            egress.left(),
+            follower.followed(),
+        )?;
         let endpoint = MetricsEndpoint::new(metrics, readiness.clone());
         #[cfg(feature = "page")]
         let endpoint = endpoint.with_page(page.page());

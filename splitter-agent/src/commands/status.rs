@@ -6,15 +6,15 @@ use anyhow::Result;
 use flow_cli::{group_thousands, print, print_json};
 use flow_report::Table;
 use serde::Serialize;
-use splitter_config::{Config, Overrides, SteeringMode};
+use splitter_config::{Config, Overrides, SiteName, SteeringMode};
 use splitter_instance::report::Report;
 use splitter_instance::{AttachedInterface, EgressRow, Instance, Owner, State, TunnelEgress};
-use splitter_netlink::InterfaceName;
+use splitter_netlink::{Family, InterfaceName};
 use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::forward::Fallback;
 use splitter_policy::pass_reason::PassReason;
-use splitter_steering::routes::RouteAudit;
+use splitter_steering::routes::{Destinations, FollowedPrefixes, RouteAudit};
 
 use super::InForce;
 use super::plan::NAMED;
@@ -52,6 +52,8 @@ struct Status {
     /// Where the kernel sends what should be split, as it was asked just now; none where it did not
     /// answer, or the instance is down.
     routing: Option<RouteAudit>,
+    /// How many prefixes are followed, by site and family; none where the main table is not followed.
+    followed: Vec<FollowedPrefixes>,
     /// What the agent that watches the tunnels reports; none while there is no such agent.
     health: Option<Report>,
 }
@@ -181,6 +183,10 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
         completion: Class::ALL.map(|class| completion(&counters, class)).into(),
         passed: passed(&counters),
         routing,
+        followed: match Destinations::follow_main(config) {
+            true => instance.followed_prefixes(),
+            false => Vec::new(),
+        },
         health: health(config, dataplane.is_some()),
         attached,
     })
@@ -253,6 +259,25 @@ fn passed(counters: &Counters) -> Vec<Passed> {
     all.filter(|passed| passed.packets > 0).collect()
 }
 
+/// A line for each site.
+fn followed_lines(followed: &[FollowedPrefixes]) -> Vec<String> {
+    let sites = followed.iter().filter(|it| it.family == Family::V4);
+    let count = |site: &SiteName, family| {
+        let mut all = followed.iter();
+        let of_it = all.find(|it| it.site == *site && it.family == family);
+        of_it.map_or(0, |it| it.prefixes)
+    };
+    let line = |it: &FollowedPrefixes| {
+        let at = match it.site == SiteName::default() {
+            true => String::new(),
+            false => format!("{}: ", it.site),
+        };
+        let [v4, v6] = [Family::V4, Family::V6].map(|family| count(&it.site, family));
+        format!("{at}follows {v4} IPv4 and {v6} IPv6 prefixes of the main table")
+    };
+    sites.map(line).collect()
+}
+
 fn show(status: &Status) -> Result<()> {
     if !status.up {
         print(format_args!("{}: down", status.name))?;
@@ -308,6 +333,9 @@ fn show(status: &Status) -> Result<()> {
             "  {} packets redirected; by the network stack: {reasons}",
             redirected.packets
         ))?;
+    }
+    for line in followed_lines(&status.followed) {
+        print(format_args!("  {line}"))?;
     }
     for line in status.routing.iter().flat_map(|it| it.lines(NAMED)) {
         print(format_args!("  {line}"))?;

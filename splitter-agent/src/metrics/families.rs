@@ -180,6 +180,9 @@ families! {
              ours. `no_next_hop`: a tunnel has none of this family. `no_route`: the class's table \
              has none. `dropped`: the kernel drops it. Above 0, `/ready` answers 503 and \
              `splitter status` says which.";
+        followed: "followed_prefixes", Gauge, "prefixes", [site(), family()],
+            "Prefixes that lead into the tunnels to a site because the main table leads there",
+            "0 without [`routes.follow`](../how-to/follow.md).";
         egress_packets: "tunnel_egress_packets_total", Counter, "packets",
             [tunnel(), open("device"), site(), family(), of("class", ByMark::NAMES)],
             "Packets that left by a tunnel, as its device was handed them",

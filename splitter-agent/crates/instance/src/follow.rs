@@ -43,12 +43,12 @@ impl Instance {
         Ok(Some(plan))
     }
 
-    /// Counts what leads into the tunnels of each site because the main table does; nothing where that is
-    /// not followed, or not known to be in place.
+    /// Counts what leads into the tunnels of each site because the main table does: 0 where that is not
+    /// followed, or not known to be in place.
     #[must_use]
     pub fn followed_prefixes(&self) -> Vec<FollowedPrefixes> {
-        let noted = self.noted_destinations();
-        noted.map_or_else(Vec::new, |it| it.followed(&self.config))
+        let noted = self.noted_destinations().unwrap_or_default();
+        noted.followed(&self.config)
     }
 
     async fn follow_now(

@@ -37,7 +37,7 @@ pub struct RoutingEvents {
     first: Option<First>,
 }
 
-/// Describes one notification.
+/// Describes one notification of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RoutingEvent {
     /// A route of the main table was added.

@@ -116,16 +116,14 @@ impl Destinations {
         longest.map(|(_, site)| site)
     }
 
-    /// Counts the prefixes of each site and family, where they follow the main table.
+    /// Counts the prefixes of each site and family that follow the main table: 0 where they are stated.
     #[must_use]
     pub fn followed(&self, config: &Config) -> Vec<FollowedPrefixes> {
-        if !Self::follow_main(config) {
-            return Vec::new();
-        }
+        let are_followed = Self::follow_main(config);
         let families = [Family::V4, Family::V6].into_iter();
         let counts = families.flat_map(|family| {
             let mut counts = vec![0; config.site_names().len()];
-            for (_, site) in self.by_site(family) {
+            for (_, site) in self.by_site(family).filter(|_| are_followed) {
                 counts[site] += 1;
             }
             let sites = config.site_names().into_iter();
