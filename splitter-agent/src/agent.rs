@@ -39,6 +39,8 @@ pub struct Agent {
     last_plan: String,
     /// The interfaces of the site that were not there lately.
     absent: Vec<InterfaceName>,
+    /// The tunnels' devices that were to be shaped and were not there lately.
+    unshaped: Vec<InterfaceName>,
 }
 
 impl Agent {
@@ -55,6 +57,7 @@ impl Agent {
             keys: None,
             last_plan: String::new(),
             absent: Vec::new(),
+            unshaped: Vec::new(),
             instance,
             lock: Arc::new(lock),
             monitor,

@@ -20,7 +20,9 @@ impl Agent {
                 return Err(error);
             }
         };
-        let has_appeared = self.note_absent(&plan.absent);
+        let unshaped = std::mem::replace(&mut self.unshaped, plan.shaping.absent.clone());
+        let is_there = |it: &InterfaceName| !plan.shaping.absent.contains(it);
+        let has_appeared = self.note_absent(&plan.absent) || unshaped.iter().any(is_there);
         if plan.is_unchanged() {
             self.last_plan.clear();
             self.report_attached().await;

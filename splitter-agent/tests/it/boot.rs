@@ -193,6 +193,35 @@ fn tunnel_whose_gateway_is_in_no_network_of_its_is_taken_once_it_is() {
 }
 
 #[test]
+fn shared_tunnel_that_is_absent_at_the_start_is_shaped_and_taken_once_it_is_there() {
+    on_site(|site| {
+        site.configure(&format!("policy = 'share'\n{QUICK}"));
+        ip(site.border(), "link del tun1");
+        let daemon = site.start();
+        let words = "ready, but degraded: tunnels: tun1 is down, no such device; the long class is \
+                     in the short tunnel";
+        wait_to_say(site, &daemon, 200, words);
+        let is_shaped = |device: &str| {
+            let shown = site.border().run(&format!("tc qdisc show dev {device}"));
+            shown.expect("tc works").contains("qdisc htb 7400:")
+        };
+        assert!(is_shaped("tun0"));
+        let mut connection = Connection::open(&site.topology);
+        connection.send(LONG_BYTES);
+        make(site, 1);
+        wait_to_say(site, &daemon, 200, "ready");
+        site.wait_for("the tunnel to be shaped", || {
+            is_shaped("tun1").then_some(())
+        });
+        connection.send(LONG_BYTES);
+        assert_eq!(site.json(&["status"])["in_place"], true);
+        assert_eq!(events(&daemon, "reconciling"), 0, "{}", daemon.log());
+        assert!(daemon.end(Signal::SIGTERM).success());
+        assert!(!is_shaped("tun0") && !is_shaped("tun1"));
+    });
+}
+
+#[test]
 fn interface_of_the_site_that_is_absent_at_the_start_is_attached_once_it_is_there() {
     on_site(|site| {
         ip(site.border(), "link del gen0");

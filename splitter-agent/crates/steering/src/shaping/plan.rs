@@ -8,13 +8,16 @@ use splitter_netlink::{InterfaceName, Interfaces, Netlink};
 
 use super::ShapeError;
 use super::saved_qdisc::{SavedQdisc, Snapshot};
-use super::wanted::{Shape, shapes};
+use super::wanted::{Shape, absent, shapes};
 
 /// Lists what has to be done, device by device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// Every step, and what stays.
     pub actions: Vec<Action>,
+    /// The devices that are to be shaped and are not there: they are left out.
+    #[serde(skip)]
+    pub absent: Vec<InterfaceName>,
 }
 
 /// Says what becomes of a device.
@@ -55,6 +58,7 @@ pub async fn plan(
 ) -> Result<Plan, ShapeError> {
     let mut actions = Vec::new();
     let shapes = shapes(config, interfaces);
+    let absent = absent(config, interfaces);
     for original in previous {
         let is_wanted = shapes.iter().any(|shape| shape.device == original.device);
         // A device that has gone took everything along.
@@ -93,7 +97,7 @@ pub async fn plan(
             Action::Shape { shape, original }
         });
     }
-    Ok(Plan { actions })
+    Ok(Plan { actions, absent })
 }
 
 impl Plan {

@@ -65,6 +65,16 @@ pub(super) fn shapes(config: &Config, interfaces: &Interfaces) -> Vec<Shape> {
     shapes.collect()
 }
 
+/// The devices that are to be shaped and are not there.
+pub(super) fn absent(config: &Config, interfaces: &Interfaces) -> Vec<InterfaceName> {
+    if !config.is_shared() || config.shadow {
+        return Vec::new();
+    }
+    let devices = config.tunnels().map(|(_, tunnel)| &tunnel.device);
+    let absent = devices.filter(|it| interfaces.named(it).is_err());
+    absent.cloned().collect()
+}
+
 fn shape(config: &Config, tunnel: &Tunnel, bits_per_second: u64, device: &Interface) -> Shape {
     let frame_bytes = device.mtu.saturating_add(ETHERNET_HEADER);
     let queue = bits_per_second / 8 * config.share.queue.as_millis() as u64 / 1_000;
