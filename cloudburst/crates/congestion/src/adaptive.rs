@@ -6,11 +6,12 @@
 //! ends slow start before anything is lost (after HyStart++, RFC 9406).
 
 mod growth;
+mod recovery;
 mod start;
 
 use core::time::Duration;
 
-use self::start::Start;
+use self::{recovery::Recovery, start::Start};
 use super::{
     Acknowledged, PathRates,
     chance::Chance,
@@ -40,8 +41,6 @@ const HEAVY_LOSS: f64 = 0.2;
 const CHANCE_DATAGRAMS: f64 = 2.0;
 /// Rounds after a reduction from which on a queue is not that from before.
 const EMPTIED_ROUNDS: u32 = 2;
-/// A larger share of losses says that much less gets through than before.
-const MUCH_LOSS: f64 = 0.1;
 /// The longest pause between two attempts while nothing is heard.
 const MOST_PAUSE: Duration = Duration::from_secs(1);
 /// How long a receiver may wait before it acknowledges the end of a burst, besides a round trip.
@@ -74,6 +73,7 @@ pub(crate) struct AdaptiveController {
     chance: Chance,
     /// Losses of what was sent before this do not reduce it again.
     recovery_until: Time,
+    recovery: Recovery,
     last_sent: Time,
     /// Anything was ever heard.
     is_heard: bool,
@@ -118,6 +118,7 @@ impl AdaptiveController {
             since_chance: CHANCE_ROUNDS,
             chance: Chance::new(now),
             recovery_until: now,
+            recovery: Recovery::default(),
             last_sent: now,
             is_heard: false,
             is_unvalidated: false,
@@ -246,6 +247,7 @@ impl AdaptiveController {
         let is_new = news
             .newest_sent_at
             .is_some_and(|at| at > self.recovery_until);
+        self.recover(is_new, news);
         let has_lost = news.lost > 0;
         let has_queue = self.rounds.has_queue();
         if let Some((window, threshold)) = self.chance.take(now, news, has_queue) {
@@ -253,7 +255,7 @@ impl AdaptiveController {
             self.threshold = self.threshold.max(threshold);
         }
         if is_new && has_lost && !self.is_chance(now) {
-            self.reduce(now, news);
+            self.reduce(now, news, before);
         } else if is_new && self.back_off.is_none() {
             self.grow(now, news);
         }
@@ -284,39 +286,6 @@ impl AdaptiveController {
             self.chance.try_less(now, share, before);
         }
         is_chance
-    }
-
-    /// Datagrams are lost that were sent after the last reduction.
-    fn reduce(&mut self, now: Time, news: &Acknowledged) {
-        let (lost, sent) = self.rounds.loss();
-        let share = share(lost, sent);
-        let prior = self.window;
-        self.cubic.reduced(prior);
-        let mut window = prior * BETA;
-        let was_starting = self.is_starting();
-        let is_blind = was_starting && self.start == Start::Alone;
-        let is_queue = self.rounds.has_queue();
-        if is_blind || self.is_unvalidated || share > MUCH_LOSS && is_queue {
-            // So much goes through in a round trip; the window before was only hoped for.
-            window = window.min(news.delivered_since as f64);
-        }
-        let least = if is_queue {
-            LEAST_DATAGRAMS
-        } else {
-            CHANCE_DATAGRAMS
-        };
-        self.window = window.max((least * self.datagram).min(prior));
-        // A window that was not used may be right still: it is found again quickly.
-        let is_known = !was_starting && (self.is_unvalidated || !self.is_used());
-        self.threshold = if is_known { prior * BETA } else { self.window };
-        self.start = Start::Alone;
-        self.recovery_until = now;
-        if is_queue || self.rounds.has_met(8, Duration::ZERO) {
-            let path = (self.datagram, self.round_trip);
-            let until = now + self.cubic.recovery(self.window, path);
-            self.emptied = (until, self.rounds.number + EMPTIED_ROUNDS);
-        }
-        (self.calm, self.clean) = (0, 0);
     }
 
     fn is_starting(&self) -> bool {
@@ -365,6 +334,7 @@ impl AdaptiveController {
         self.threshold = self.window * BETA;
         self.window = self.window.min(self.datagram);
         self.recovery_until = now;
+        self.recovery = Recovery::default();
         self.rounds.restart(now);
         self.pace(now);
     }

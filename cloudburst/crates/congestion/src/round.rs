@@ -36,6 +36,8 @@ pub(super) struct Round {
     queued: u32,
     /// The most that was in flight, in bytes.
     pub(super) peak: f64,
+    /// Bytes that got through.
+    through: f64,
 }
 
 /// A queue that comes and goes within a round.
@@ -100,6 +102,8 @@ impl Rounds {
         self.now.peak = self.now.peak.max(in_flight_before);
         self.now.sent += news.sent;
         self.now.lost += news.lost;
+        let received = f64::from(news.received) / f64::from(news.sent.max(1));
+        self.now.through += news.resolved_bytes as f64 * received.min(1.0);
         if let Some((sample, least)) = news.round_trip {
             self.base = least;
             let queue = sample.saturating_sub(least);
@@ -195,6 +199,11 @@ impl Rounds {
     /// The most in flight of late, in bytes.
     pub(super) fn peak(&self) -> f64 {
         self.now.peak.max(self.last.peak)
+    }
+
+    /// What got through in a round trip of late, in bytes.
+    pub(super) fn through(&self) -> f64 {
+        self.now.through.max(self.last.through)
     }
 
     /// The round trip of an empty path, if one was measured.

@@ -1,0 +1,85 @@
+//! What becomes of the window when something is lost.
+
+use core::time::Duration;
+
+use super::{
+    AdaptiveController, BETA, CHANCE_DATAGRAMS, EMPTIED_ROUNDS, LEAST_DATAGRAMS, share,
+    start::Start,
+};
+use crate::Acknowledged;
+use cloudburst_wire::Time;
+
+/// A larger share of losses says that much less gets through than before.
+const MUCH_LOSS: f64 = 0.1;
+/// A window of which so much was not in flight was not filled, and what got through tells nothing of it.
+const FILLED: f64 = 0.75;
+
+/// What gets through of the datagrams that were in flight when the window was reduced: if they have left in
+/// bursts, one more or less is known of when the first loss is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Recovery {
+    /// Bytes so far.
+    through: f64,
+    /// The window that a few losses would have left, if it is less than that.
+    most: f64,
+}
+
+impl AdaptiveController {
+    /// Takes what a report tells of datagrams from before the last reduction. With the first one from
+    /// after it, it is known how much of them got through, which may have been more than seemed so.
+    pub(super) fn recover(&mut self, is_new: bool, news: &Acknowledged) {
+        if is_new {
+            let Recovery { through, most } = core::mem::take(&mut self.recovery);
+            let found = through.min(most);
+            if found > self.window && self.back_off.is_none() {
+                self.threshold = self.threshold.max(found);
+                self.window = found;
+            }
+        } else {
+            let lost = share(news.lost, news.sent);
+            self.recovery.through += news.resolved_bytes as f64 * (1.0 - lost);
+        }
+    }
+
+    /// Datagrams are lost that were sent after the last reduction; so much was in flight before that was known.
+    pub(super) fn reduce(&mut self, now: Time, news: &Acknowledged, in_flight: f64) {
+        let (lost, sent) = self.rounds.loss();
+        let share = share(lost, sent);
+        let prior = self.window;
+        self.cubic.reduced(prior);
+        let mut window = prior * BETA;
+        let was_starting = self.is_starting();
+        let is_blind = was_starting && self.start == Start::Alone;
+        let is_queue = self.rounds.has_queue();
+        if is_blind || self.is_unvalidated || share > MUCH_LOSS && is_queue {
+            // So much goes through in a round trip; the window before was only hoped for.
+            let mut through = news.delivered_since as f64;
+            if in_flight < FILLED * prior {
+                // Hardly anything was sent: a ping, say, that finds out what a burst has lost.
+                through = through.max(self.rounds.through());
+            }
+            window = window.min(through);
+        }
+        let least = if is_queue {
+            LEAST_DATAGRAMS
+        } else {
+            CHANCE_DATAGRAMS
+        };
+        self.window = window.max((least * self.datagram).min(prior));
+        self.recovery = Recovery {
+            through: 0.0,
+            most: prior * BETA,
+        };
+        // A window that was not used may be right still: it is found again quickly.
+        let is_known = !was_starting && (self.is_unvalidated || !self.is_used());
+        self.threshold = if is_known { prior * BETA } else { self.window };
+        self.start = Start::Alone;
+        self.recovery_until = now;
+        if is_queue || self.rounds.has_met(8, Duration::ZERO) {
+            let path = (self.datagram, self.round_trip);
+            let until = now + self.cubic.recovery(self.window, path);
+            self.emptied = (until, self.rounds.number + EMPTIED_ROUNDS);
+        }
+        (self.calm, self.clean) = (0, 0);
+    }
+}
