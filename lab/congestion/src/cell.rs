@@ -7,6 +7,10 @@ use serde::Serialize;
 
 /// A queue holds at least so many bytes, however short the round trip.
 const LEAST_QUEUE_BYTES: f64 = 30_000.0;
+/// What chance begins with where nothing else is said.
+pub(crate) const SEED: u64 = 7;
+/// What a switch holds.
+const SWITCH_BYTES: f64 = 100_000.0;
 
 /// A scenario, of which the page on congestion control has the bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -56,6 +60,8 @@ pub(crate) struct Cell {
     pub(crate) rtt_ms: f64,
     /// Length of the queue, in products of rate and round trip.
     pub(crate) queue_bdp: f64,
+    /// What chance begins with.
+    pub(crate) seed: u64,
 }
 
 impl fmt::Display for Cell {
@@ -72,6 +78,17 @@ impl fmt::Display for Cell {
 }
 
 impl Cell {
+    /// Incast through a switch's buffer, whatever rate and round trip.
+    pub(crate) fn incast(rate_mbit: f64, rtt_ms: f64) -> Self {
+        Self {
+            scenario: Scenario::Incast,
+            rate_mbit,
+            rtt_ms,
+            queue_bdp: SWITCH_BYTES * 8e-3 / (rate_mbit * rtt_ms),
+            seed: SEED,
+        }
+    }
+
     pub(crate) fn bits_per_s(&self) -> f64 {
         self.rate_mbit * 1e6
     }
@@ -94,6 +111,16 @@ impl Cell {
     }
 }
 
+/// In a rack, and between sites as namespaces have them.
+fn incasts(is_quick: bool) -> impl Iterator<Item = Cell> {
+    let between_sites = [10.0, 100.0].map(|rate| [10.0, 50.0].map(|rtt| Cell::incast(rate, rtt)));
+    let more = between_sites
+        .into_iter()
+        .flatten()
+        .filter(move |_| !is_quick);
+    [Cell::incast(1_000.0, 0.2)].into_iter().chain(more)
+}
+
 /// All cells, or those of a run of five minutes.
 pub(crate) fn cells(is_quick: bool) -> Vec<Cell> {
     let all: (&[f64], &[f64], &[f64]) = (
@@ -106,18 +133,19 @@ pub(crate) fn cells(is_quick: bool) -> Vec<Cell> {
     let few: (&[f64], &[f64], &[f64]) = (&[10.0, 100.0], &[10.0], &[1.0]);
     let mut cells = Vec::new();
     for &scenario in Scenario::all() {
-        let grid = match (scenario, is_quick) {
+        if scenario == Scenario::Incast {
+            cells.extend(incasts(is_quick));
+            continue;
+        }
+        let (rates, rtts, queues) = match (scenario, is_quick) {
             (Scenario::Alone | Scenario::Cubic, false) => all,
             (Scenario::Alone | Scenario::Cubic, true) => quick,
             (Scenario::Silent | Scenario::Loss90 | Scenario::Blackout, _) => {
                 (&[10.0, 100.0][..], &[1.0, 50.0][..], &[1.0][..])
             }
-            // A queue of 4 products of 25 kB: 100 kB.
-            (Scenario::Incast, _) => (&[1_000.0][..], &[0.2][..], &[4.0][..]),
             (_, false) => some,
             (_, true) => few,
         };
-        let (rates, rtts, queues) = grid;
         for &rate_mbit in rates {
             for &rtt_ms in rtts {
                 let one = queues.iter().map(|&queue_bdp| Cell {
@@ -125,6 +153,7 @@ pub(crate) fn cells(is_quick: bool) -> Vec<Cell> {
                     rate_mbit,
                     rtt_ms,
                     queue_bdp,
+                    seed: SEED,
                 });
                 cells.extend(one);
             }

@@ -30,7 +30,7 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 
 use crate::{
-    cell::{Cell, cells},
+    cell::{Cell, SEED, cells},
     outcome::{Outcome, Record, Row, table, write_page},
 };
 
@@ -63,6 +63,9 @@ struct Arguments {
     /// Directory for a JSON file of each cell, plots of rate and queue over time, and a page with all of them.
     #[arg(long, default_value = "target/congestion")]
     out: PathBuf,
+    /// What chance begins with: how much a cell owes to it, others tell.
+    #[arg(long, default_value_t = SEED, conflicts_with = "namespaces")]
+    seed: u64,
     /// Cells at the same time; without it as many as there are cores.
     #[arg(long)]
     jobs: Option<usize>,
@@ -95,13 +98,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             bail!("--cell names no cell; there are {}", all.join(", "));
         }
     }
-    let directory = arguments.out.join(match arguments {
-        Arguments { quick: true, .. } => "quick",
-        Arguments {
-            namespaces: true, ..
-        } => "namespaces",
-        _ => "all",
-    });
+    for cell in &mut chosen {
+        cell.seed = arguments.seed;
+    }
+    let directory = directory(arguments);
     fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make the directory {}", directory.display()))?;
     let records = if arguments.namespaces {
@@ -115,6 +115,21 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let code = print(arguments, &rows)?;
     eprintln!("Plots: {}", page.display());
     Ok(code)
+}
+
+/// Of the results; those of another seed are others.
+fn directory(arguments: &Arguments) -> PathBuf {
+    let name = match arguments {
+        Arguments { quick: true, .. } => "quick",
+        Arguments {
+            namespaces: true, ..
+        } => "namespaces",
+        _ => "all",
+    };
+    match arguments.seed {
+        SEED => arguments.out.join(name),
+        seed => arguments.out.join(format!("{name}-seed-{seed}")),
+    }
 }
 
 /// Prints the rows. Fails if a bound does not hold.

@@ -11,7 +11,7 @@ use anyhow::{Result, anyhow};
 
 use self::{recorder::Sample, rig::Rig, scenarios::Run};
 use crate::{
-    cell::{Cell, Scenario},
+    cell::{Cell, SEED, Scenario},
     outcome::{Curves, Outcome},
     scenario::Figures,
 };
@@ -24,24 +24,20 @@ pub(crate) fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for &scenario in Scenario::all() {
         for rate_mbit in RATES_MBIT {
-            cells.extend(RTTS_MS.map(|rtt_ms| Cell {
-                scenario,
-                rate_mbit,
-                rtt_ms,
-                queue_bdp: queue_bdp(scenario, rate_mbit, rtt_ms),
+            cells.extend(RTTS_MS.map(|rtt_ms| match scenario {
+                Scenario::Incast => Cell::incast(rate_mbit, rtt_ms),
+                // A queue of one product of both.
+                _ => Cell {
+                    scenario,
+                    rate_mbit,
+                    rtt_ms,
+                    queue_bdp: 1.0,
+                    seed: SEED,
+                },
             }));
         }
     }
     cells
-}
-
-/// One product of rate and round trip; of incast what makes the switch's buffer.
-fn queue_bdp(scenario: Scenario, rate_mbit: f64, rtt_ms: f64) -> f64 {
-    if scenario == Scenario::Incast {
-        incast::BUFFER_BYTES * 8e-3 / (rate_mbit * rtt_ms)
-    } else {
-        1.0
-    }
 }
 
 /// Measures a cell with the command `program`, and with cubic in its place.

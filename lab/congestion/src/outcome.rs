@@ -195,6 +195,7 @@ mod tests {
         rate_mbit: 10.0,
         rtt_ms: 50.0,
         queue_bdp: 1.6,
+        seed: crate::cell::SEED,
     };
 
     fn record() -> Record {

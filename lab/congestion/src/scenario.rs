@@ -51,7 +51,7 @@ pub(crate) fn measure(cell: &Cell, is_quick: bool) -> Outcome {
 fn world(cell: &Cell, duration: u64, flows: Vec<Box<dyn Flow>>) -> World {
     let series = Series::new(duration, flows.len());
     let link = Link::new(cell.bits_per_s(), cell.queue_bytes(), series);
-    World::new(link, cell.rtt_ns(), flows)
+    World::new(link, cell.rtt_ns(), cell.seed, flows)
 }
 
 fn run(cell: &Cell, duration: u64, flows: Vec<Box<dyn Flow>>) -> World {
@@ -143,6 +143,7 @@ pub(crate) fn percentile(mut values: Vec<f64>, share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cell::SEED;
 
     #[track_caller]
     fn holds(scenario: Scenario, cells: &[(f64, f64, f64)]) {
@@ -152,6 +153,7 @@ mod tests {
                 rate_mbit,
                 rtt_ms,
                 queue_bdp,
+                seed: SEED,
             };
             let outcome = measure(&cell, true);
             assert!(
@@ -200,6 +202,7 @@ mod tests {
             rate_mbit: 1.0,
             rtt_ms: 50.0,
             queue_bdp: 1.0,
+            seed: SEED,
         };
         let [one, other] = [0; 2].map(|_| measure(&cell, true));
         assert_eq!((one.ours, one.peer), (other.ours, other.peer));

@@ -73,7 +73,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(link: Link, round_trip_ns: u64, flows: Vec<Box<dyn Flow>>) -> Self {
+    pub(crate) fn new(
+        link: Link,
+        round_trip_ns: u64,
+        seed: u64,
+        flows: Vec<Box<dyn Flow>>,
+    ) -> Self {
         let wakes = vec![u64::MAX; flows.len()];
         let entered = vec![0; flows.len()];
         let mut world = Self {
@@ -83,7 +88,7 @@ impl World {
             heap: BinaryHeap::new(),
             wakes,
             number: 0,
-            random: Random::new(7),
+            random: Random::new(seed),
             back_loss: 0.0,
             entered,
         };

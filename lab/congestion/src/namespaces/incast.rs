@@ -21,8 +21,6 @@ use tokio::{
 use super::rig::{Rig, loss};
 use crate::scenario::{Figures, MESSAGE_SIZES, percentile};
 
-/// What the switch holds.
-pub(super) const BUFFER_BYTES: f64 = 100_000.0;
 /// Hosts that answer at once.
 pub(super) const SERVERS: [Ipv4Addr; 8] = {
     let mut addresses = [Ipv4Addr::UNSPECIFIED; 8];

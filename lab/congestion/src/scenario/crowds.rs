@@ -7,6 +7,11 @@ use super::{
 
 const SENDERS: usize = 20;
 const INCAST_SENDERS: usize = 8;
+/// From one round of incast to the next, at least: so long, so many times what the link takes for the round,
+/// and so many round trips.
+const LEAST_GAP: u64 = 20_000_000;
+const GAP_LOADS: f64 = 3.0;
+const GAP_ROUND_TRIPS: u64 = 4;
 /// Short flows: bytes of each, and their share of the link.
 const SHORT_BYTES: usize = 20_000;
 const SHORT_SHARE: f64 = 0.1;
@@ -47,11 +52,11 @@ pub(super) fn twenty(cell: &Cell, is_quick: bool) -> Outcome {
 
 pub(super) fn incast(cell: &Cell, is_quick: bool) -> Outcome {
     let rounds = if is_quick { 150 } else { 1_000 };
-    let gap = 20_000_000;
-    let duration = rounds * gap + SECOND;
     let (mut all_ours, mut all_peers) = (Figures::new(), Figures::new());
     let mut shown = Curves::default();
     for bytes in MESSAGE_SIZES {
+        let gap = incast_gap(cell, bytes);
+        let duration = rounds * gap + SECOND;
         let load = Load::Messages((1..=rounds).map(|round| (round * gap, bytes)).collect());
         let mut all = |of: fn(usize, Load) -> Box<dyn Flow>| {
             let flows = (0..INCAST_SENDERS).map(|flow| of(flow, load.clone()));
@@ -72,6 +77,11 @@ pub(super) fn incast(cell: &Cell, is_quick: bool) -> Outcome {
         let name = |what: &str| format!("{what}_{kilobytes}kB");
         all_ours.extend([(name("p99_ms"), ours), (name("loss"), loss)]);
         all_peers.extend([
+            // What no sender can be below: the link carries nothing but the messages.
+            (
+                name("least_ms"),
+                load_ns(cell, bytes) / 1e6 + cell.rtt_ms / 2.0,
+            ),
             (name("tcp_p99_ms"), tcp),
             (name("quic_p99_ms"), quic),
             (name("tcp_loss"), tcp_loss),
@@ -79,6 +89,18 @@ pub(super) fn incast(cell: &Cell, is_quick: bool) -> Outcome {
         ]);
     }
     Outcome::new(cell, all_ours, all_peers, shown)
+}
+
+/// How long the link takes for a round of incast.
+fn load_ns(cell: &Cell, bytes: usize) -> f64 {
+    (INCAST_SENDERS * bytes) as f64 * 8e9 / cell.bits_per_s()
+}
+
+/// From one round to the next: before it is over, whatever was sent has got through.
+fn incast_gap(cell: &Cell, bytes: usize) -> u64 {
+    LEAST_GAP
+        .max((GAP_LOADS * load_ns(cell, bytes)) as u64)
+        .max(GAP_ROUND_TRIPS * cell.rtt_ns())
 }
 
 pub(super) fn short(cell: &Cell, is_quick: bool) -> Outcome {
