@@ -4,7 +4,6 @@
 //! towards the tunnels (A-S2 of the reproduction notes).
 
 use crate::packet::{Addresses, TransportHeader};
-use crate::share::Stage;
 
 /// The 5-tuple of an IPv4 flow; 16 bytes.
 #[repr(C)]
@@ -270,7 +269,7 @@ pub struct FlowEntry {
     /// The time when the flow was found to be long; 0 while it is short.
     pub long_since_ns: u64,
     /// Of [`FlowEntry::ON_LONG_TUNNEL`], [`FlowEntry::FINISHED`], [`FlowEntry::PLACED`], and the
-    /// two of [`FlowEntry::stage`].
+    /// two bits of a short flow's stage.
     pub flags: u64,
     /// How often the flow changed tunnels after it had been placed, up to
     /// [`FlowEntry::MOST_CHANGES`].
@@ -289,8 +288,8 @@ impl FlowEntry {
     /// shared it uses the long class there; one that is long and not placed
     /// waits until it can change to the other.
     pub const PLACED: u64 = 4;
-    /// The place of [`FlowEntry::stage`] among the flags.
     pub(crate) const STAGE_SHIFT: u32 = 3;
+    /// How a short flow counts in its tunnel now (shared tunnels), two bits; `share` reads them.
     pub(crate) const STAGE: u64 = 3 << Self::STAGE_SHIFT;
 
     /// The class that the flow has now.
@@ -317,19 +316,6 @@ impl FlowEntry {
     #[inline(always)]
     pub const fn is_placed(&self) -> bool {
         self.flags & Self::PLACED != 0
-    }
-
-    /// The stage as which a short flow counts in its tunnel now (shared tunnels). One that is
-    /// long counts as [`Stage::Lasting`].
-    #[inline(always)]
-    pub const fn stage(&self) -> Stage {
-        Stage::numbered((self.flags & Self::STAGE) >> Self::STAGE_SHIFT)
-    }
-
-    /// Sets the stage as which a short flow counts in its tunnel.
-    #[inline(always)]
-    pub const fn set_stage(&mut self, stage: Stage) {
-        self.flags = self.flags & !Self::STAGE | (stage as u64) << Self::STAGE_SHIFT;
     }
 
     /// A FIN or RST of the flow has passed.

@@ -1,6 +1,7 @@
 //! Flows on a shared tunnel, counted by how far they have come, so that those which start or turn
 //! long at the same time see each other.
 
+use crate::flow::FlowEntry;
 use flow_balance::{ActiveFlows, Activity};
 
 /// How far a flow has come.
@@ -50,6 +51,21 @@ impl Stage {
             2 => Self::Growing,
             _ => Self::Lasting,
         }
+    }
+}
+
+impl FlowEntry {
+    /// The stage as which a short flow counts in its tunnel now (shared tunnels). One that is
+    /// long counts as [`Stage::Lasting`].
+    #[inline(always)]
+    pub const fn stage(&self) -> Stage {
+        Stage::numbered((self.flags & Self::STAGE) >> Self::STAGE_SHIFT)
+    }
+
+    /// Sets the stage as which a short flow counts in its tunnel.
+    #[inline(always)]
+    pub const fn set_stage(&mut self, stage: Stage) {
+        self.flags = self.flags & !Self::STAGE | (stage as u64) << Self::STAGE_SHIFT;
     }
 }
 
