@@ -209,7 +209,9 @@ const LISTS_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
 const KEPT_LINES: usize = 30;
 
-const UPDATE: &str = "exec apt-get -q -o APT::Status-Fd=1 update 2>&1";
+/// apt closes the descriptor for its status before it runs the scripts of packages: it must not be
+/// their output, or the first that prints something fails (`frr` does).
+const UPDATE: &str = "exec apt-get -q -o APT::Status-Fd=3 update 3>&1 2>&1";
 
 /// Installs `$2` and on. The services in `$1` neither start now (policy-rc.d is
 /// the interface that Debian has for that; one that is there already is asked
@@ -243,7 +245,7 @@ exit 0
 EOF
 chmod 755 "$policy"
 DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends \
-    -o APT::Status-Fd=1 -o Dpkg::Use-Pty=0 -o Dpkg::Lock::Timeout=120 install "$@" 2>&1 || exit
+    -o APT::Status-Fd=3 -o Dpkg::Use-Pty=0 -o Dpkg::Lock::Timeout=120 install "$@" 3>&1 2>&1 || exit
 for service in $new; do
     if [ -e "/etc/init.d/$service" ] || [ -e "/lib/systemd/system/$service.service" ]; then
         update-rc.d "$service" disable >/dev/null 2>&1 || true
@@ -254,6 +256,7 @@ done
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn reads_candidates() {
@@ -278,6 +281,29 @@ mod tests {
         );
         assert_eq!(progress("Setting up nginx (1.22.1-9) ..."), None);
         assert_eq!(progress("pmstatus:nginx:much:Unpacking"), None);
+    }
+
+    #[test]
+    fn scripts_of_packages_can_print() {
+        let directory = tempfile::tempdir().unwrap();
+        let apt = directory.path().join("apt-get");
+        // As apt does before it runs a package's script.
+        let closes = r#"#!/bin/sh
+fd=$(printf '%s\n' "$@" | sed -n 's/^APT::Status-Fd=//p')
+echo status >&"$fd"
+eval "exec $fd>&-"
+echo script
+"#;
+        fs::write(&apt, closes).unwrap();
+        fs::set_permissions(&apt, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("PATH={}:$PATH; ", directory.path().display());
+        let script = path + UPDATE;
+        let mut printed = Vec::new();
+        let status = Run::new("sh")
+            .args(["-c", &script])
+            .stream(|line| printed.push(line.to_owned()));
+        assert!(status.unwrap().success());
+        assert_eq!(printed, ["status", "script"]);
     }
 
     #[test]
