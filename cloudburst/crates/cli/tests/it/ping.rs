@@ -29,7 +29,8 @@ fn ping_reports_times_and_serve_ends_at_ctrl_c() {
 
 #[test]
 fn ping_of_nobody_fails() {
-    let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    // Away from the servers of other tests, which would take the port when it is free again.
+    let closed = std::net::UdpSocket::bind("127.0.0.9:0").unwrap();
     let address = closed.local_addr().unwrap().to_string();
     let arguments = [
         "ping",

@@ -84,7 +84,8 @@ fn words_of_ping_are_those_reviewed() {
     );
     let arguments = ["ping", "127.0.0.1:9"];
     add_keys(&mut words, &arguments, ("--peer-key", "no key of the peer"));
-    let nobody = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    // Servers of other tests are at 127.0.0.1, and would take a port that is free again there.
+    let nobody = UdpSocket::bind("127.0.0.9:0").expect("a port");
     let peer = nobody.local_addr().expect("it has one").to_string();
     words.hide(&peer, "PEER");
     let arguments = ["ping", &peer, "-c1", "-W0.3", "--bind", "127.0.0.1"];
