@@ -270,7 +270,6 @@ fn add_sites(said: &mut String) {
         second.clone() + "[short]\ndevice = 'e'\n",
         second.clone() + "[routes]\ndestinations = '10.4.0.0/16'\n",
         second.clone() + "[steering]\nmode = 'redirect'\n",
-        second.clone() + "[routes]\nfollow = true\n",
     ] {
         add(said, &sites, &listed(&(first.clone() + &sites)));
     }
