@@ -3,7 +3,7 @@
 //! | word | bits, from the lowest |
 //! |---|---|
 //! | owner | ports 32, flags 9, stamp of the last packet 23 |
-//! | first | start 24, packets 37, changes 3 |
+//! | first | start 24, packets 37, changes 3 (of one that is not placed: its stage) |
 //! | second | bytes 48, start 16 |
 //!
 //! A *stamp* is 2^24 ns, some 17 ms; 23 bits of them wrap after 39 hours, and
@@ -14,8 +14,9 @@
 //! that drains and since when it is long. So its *narrow* record has packets in 20
 //! bits and bytes in 28, and in the 20 bits freed of each word the two times, by
 //! the stamp, in units of 65.5 us up to 68 s (the longest wait is 60 s). One that
-//! outgrows that turns *wide* before, and is placed with its first long packet. While it is short,
-//! the lowest two of the bits for how long it has been long tell the stage as which it counts.
+//! outgrows that turns *wide* before, and is placed with its first long packet. Of a short flow the
+//! stage as which it counts is kept, too: in a narrow record in the lowest two of the bits that tell
+//! how long it has been long, in a wide one in those that count changes.
 
 use super::Word;
 use super::owner::{Owner, STAMP_BITS, WITHIN_STAMP, stamp};
@@ -161,6 +162,10 @@ impl Record {
             flags: (owner.0 / Owner::ON_LONG_TUNNEL) & FLAGS,
             changes: first >> CHANGES_SHIFT,
         };
+        if owner.is_wide() && !entry.is_placed() {
+            entry.flags |= entry.changes << FlowEntry::STAGE_SHIFT & FlowEntry::STAGE;
+            entry.changes = 0;
+        }
         if !owner.is_wide() {
             entry.changes = 0;
             entry.packets = packets & NARROW_PACKETS;
@@ -206,7 +211,11 @@ impl Record {
         } else {
             flags |= Owner::WIDE;
             first |= at_most(entry.packets, WIDE_PACKETS) << PACKETS_SHIFT;
-            first |= at_most(entry.changes, FlowEntry::MOST_CHANGES) << CHANGES_SHIFT;
+            let changes = match entry.is_placed() {
+                true => at_most(entry.changes, FlowEntry::MOST_CHANGES),
+                false => entry.stage() as u64,
+            };
+            first |= changes << CHANGES_SHIFT;
             second |= at_most(entry.bytes, WIDE_BYTES);
         }
         let name = owner.0 & (Owner::NAME | Owner::OVERFLOW);

@@ -66,13 +66,14 @@ proptest! {
         prop_assert_eq!(found.packets, entry.packets.min((1 << 37) - 1));
         prop_assert_eq!(found.bytes, entry.bytes.min((1 << 48) - 1));
         prop_assert_eq!(found.class(), entry.class());
-        let has_stage = !record.owner().is_wide() && entry.class() == Class::Short;
+        let is_wide = record.owner().is_wide();
+        let has_stage = !entry.is_placed() && (is_wide || entry.class() == Class::Short);
         let kept = if has_stage { entry.flags } else { entry.flags & !FlowEntry::STAGE };
         prop_assert_eq!(found.flags, kept);
         prop_assert!(found.last_seen_ns <= NOW_NS && NOW_NS - found.last_seen_ns < STAMP);
         prop_assert!(entry.first_seen_ns - found.first_seen_ns < 1_024);
         let is_narrow = !record.owner().is_wide();
-        prop_assert_eq!(found.changes, if is_narrow { 0 } else { entry.changes });
+        prop_assert_eq!(found.changes, if entry.is_placed() { entry.changes } else { 0 });
         prop_assert_eq!(is_narrow, !entry.is_placed() && entry.packets < 1 << 20 && entry.bytes < 1 << 28);
         if is_narrow {
             // Never early, and late by a unit at the most.
