@@ -171,6 +171,30 @@ impl Following {
 }
 
 #[test]
+fn next_hop_object_that_no_route_had_yet_is_known_with_the_first() {
+    require!(Root, Program("ip"));
+    let router = router();
+    router
+        .sysctl("net.ipv4.nexthop_compat_mode", "0")
+        .expect("it is there");
+    let object = "ip nexthop add id 7 via 192.0.2.1 dev wan0";
+    router.run(object).expect("it is made");
+    let config = config(FOLLOW);
+    inside(&router, async |netlink| {
+        let applied = plan(netlink, &config, None).await.unwrap().apply(netlink);
+        let mut following = Following::begin(&applied.await.unwrap().plan().destinations);
+        for change in [
+            // The main table is read with that, and lists no object.
+            "ip route add 10.9.0.0/16 via 203.0.113.1",
+            "ip route add 10.8.0.0/16 nhid 7",
+        ] {
+            router.run(change).unwrap();
+            following.follow(netlink, &config, change).await;
+        }
+    });
+}
+
+#[test]
 fn what_changes_is_followed_as_if_it_had_always_been_so() {
     require!(Root, Program("ip"));
     for more in [

@@ -43,6 +43,12 @@ impl NextHopObjects {
         Ok(Self(objects.filter_map(|it| object(&it.payload)).collect()))
     }
 
+    /// Tells whether there was an object of this number when they were listed.
+    #[must_use]
+    pub fn holds(&self, id: u32) -> bool {
+        self.0.contains_key(&id)
+    }
+
     /// Returns where routes with this number lead: several ways for a group, and none for an object
     /// that drops or is not there.
     #[must_use]

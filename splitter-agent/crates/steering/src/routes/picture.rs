@@ -1,10 +1,10 @@
-//! A picture of the main table, kept up to date from the kernel's notifications. Where they do not
-//! tell for certain what the table holds, it is read again.
+//! A picture of the main table (a copy of the kernel's RIB), kept up to date from the kernel's
+//! notifications. Where they do not tell for certain what the table holds, it is read again.
 
 use std::collections::{BTreeMap, HashMap};
 
 use ipnet::IpNet;
-use netlink_packet_route::route::RouteHeader;
+use netlink_packet_route::route::{RouteHeader, RouteMessage};
 use splitter_config::Config;
 use splitter_netlink::{
     Addition, Family, Interfaces, Netlink, NetlinkError, NextHopObjects, RoutingEvent,
@@ -56,13 +56,19 @@ impl MainTables {
     pub fn take(&mut self, event: RoutingEvent) {
         match event {
             RoutingEvent::Added { route, addition } => {
-                if let Some((table, route)) = self.table_of(&route) {
-                    table.add(route, addition);
+                if let Some((family, route)) = found(&route) {
+                    // An object is listed first when a route has it.
+                    if let RouteEgress::Object(id) = route.egress
+                        && !self.objects.holds(id)
+                    {
+                        self.of_mut(family).is_certain = false;
+                    }
+                    self.of_mut(family).add(route, addition);
                 }
             }
             RoutingEvent::Removed(route) => {
-                if let Some((table, route)) = self.table_of(&route) {
-                    table.remove(&route);
+                if let Some((family, route)) = found(&route) {
+                    self.of_mut(family).remove(&route);
                 }
             }
             RoutingEvent::Other | RoutingEvent::Lost => self.doubt(),
@@ -133,16 +139,6 @@ impl MainTables {
         routes
     }
 
-    /// The table that a route of a notification is in; none for one that does not matter.
-    fn table_of(
-        &mut self,
-        message: &netlink_packet_route::route::RouteMessage,
-    ) -> Option<(&mut MainTable, FoundRoute)> {
-        let family = super::message::family(message.header.address_family)?;
-        let route = FoundRoute::of(message, family)?;
-        Some((self.of_mut(family), route))
-    }
-
     const fn of(&self, family: Family) -> &MainTable {
         match family {
             Family::V4 => &self.v4,
@@ -156,6 +152,12 @@ impl MainTables {
             Family::V6 => &mut self.v6,
         }
     }
+}
+
+/// A route of a notification; none where it does not matter.
+fn found(message: &RouteMessage) -> Option<(Family, FoundRoute)> {
+    let family = super::message::family(message.header.address_family)?;
+    Some((family, FoundRoute::of(message, family)?))
 }
 
 impl MainTable {
@@ -258,7 +260,7 @@ impl Egresses {
         if let Some(place) = self.places.get(&egress) {
             return *place;
         }
-        // As many as there are routes, at most.
+        // As many as came since the table was read, at most.
         let place = u32::try_from(self.list.len()).unwrap_or(u32::MAX);
         self.list.push(egress.clone());
         self.places.insert(egress, place);
