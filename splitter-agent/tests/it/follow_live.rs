@@ -1,26 +1,18 @@
 //! The agent follows the main table of a border that forwards.
 
-use std::time::{Duration, Instant};
-
 use flow_testbed::topology::TUNNELS;
 use nix::sys::signal::Signal;
 use site::{Connection, Site, on_site};
 
 use crate::support::site;
 use crate::support::steady;
-use steady::steady_meanwhile;
+use steady::{ip_route, lose_nothing_while_routes_change};
 
 const FOLLOW: &str = "[routes]\nfollow = true\n[flows]\ntable_size = 4096\nthreshold = 5\n\
                       protocols = ['tcp', 'udp']\n";
 
 /// The addresses of the other site's hosts.
 const FAR: &str = "10.2.0.0/16";
-
-fn ip(site: &Site, change: &str) {
-    site.border()
-        .run(&format!("ip route {change}"))
-        .expect(change);
-}
 
 /// The next hop of a tunnel, as `ip` takes it.
 fn by(site: &Site, tunnel: usize) -> String {
@@ -51,8 +43,8 @@ fn wait_for_table(site: &Site, expected: &[&str]) {
 /// Takes the default route away, and leads to the other site by the first tunnel.
 fn lead_by_short(site: &Site) {
     let route = by(site, 0);
-    ip(site, &format!("add {FAR} {route}"));
-    ip(site, "del default");
+    ip_route(site, &format!("add {FAR} {route}"));
+    ip_route(site, "del default");
 }
 
 #[test]
@@ -68,19 +60,19 @@ fn routes_that_come_and_go_are_followed_while_the_agent_runs() {
         assert!(site.metric("splitter_flows_long_total") >= 1.0);
 
         let long = by(site, 1);
-        ip(site, &format!("add 10.2.8.0/24 {long}"));
+        ip_route(site, &format!("add 10.2.8.0/24 {long}"));
         wait_for_table(site, &[FAR, "10.2.8.0/24"]);
         // Another network of this site, inside.
-        ip(site, "add 10.2.9.0/24 dev gen0");
+        ip_route(site, "add 10.2.9.0/24 dev gen0");
         wait_for_table(site, &[FAR, "10.2.8.0/24", "throw 10.2.9.0/24"]);
         // Once that is all of its length, the rule in front finds both.
-        ip(site, "replace 10.2.8.0/24 dev gen0");
+        ip_route(site, "replace 10.2.8.0/24 dev gen0");
         wait_for_table(site, &[FAR]);
-        ip(site, &format!("replace 10.2.8.0/24 {long}"));
+        ip_route(site, &format!("replace 10.2.8.0/24 {long}"));
         wait_for_table(site, &[FAR, "10.2.8.0/24", "throw 10.2.9.0/24"]);
         connection.send(100_000);
-        ip(site, "del 10.2.9.0/24");
-        ip(site, "del 10.2.8.0/24");
+        ip_route(site, "del 10.2.9.0/24");
+        ip_route(site, "del 10.2.8.0/24");
         wait_for_table(site, &[FAR]);
 
         // Nothing is left to be restored, and nothing was lost from view.
@@ -102,32 +94,22 @@ fn no_packet_is_lost_while_routes_change() {
         site.configure(FOLLOW);
         let daemon = site.run();
         let [short, long] = [0, 1].map(|tunnel| by(site, tunnel));
-        let end = Instant::now() + Duration::from_secs(5);
-        let mut rounds = 0;
-        let steady = steady_meanwhile(site, || {
-            while Instant::now() < end {
-                for change in [
-                    // The route that packets take moves to and fro.
-                    format!("replace {FAR} {long}"),
-                    format!("add 10.2.1.0/24 {short}"),
-                    format!("replace 10.2.1.0/24 {long}"),
-                    // The longest prefix changes, and with it the rule in front.
-                    format!("add 10.2.1.0/28 {short}"),
-                    format!("replace {FAR} {short}"),
-                    "del 10.2.1.0/24".to_owned(),
-                    format!("add default {long}"),
-                    "del 10.2.1.0/28".to_owned(),
-                    "del default".to_owned(),
-                ] {
-                    ip(site, &change);
-                    // Some changes are looked at by themselves, and some together.
-                    std::thread::sleep(Duration::from_millis(rounds % 4 * 15));
-                }
-                rounds += 1;
-            }
-        });
-        assert!(steady.sent > 2_000 && rounds > 3, "{rounds}: {steady:?}");
-        assert!(steady.lost.is_empty(), "{rounds} rounds: {steady:?}");
+        lose_nothing_while_routes_change(
+            site,
+            &[
+                // The route that packets take moves to and fro.
+                format!("replace {FAR} {long}"),
+                format!("add 10.2.1.0/24 {short}"),
+                format!("replace 10.2.1.0/24 {long}"),
+                // The longest prefix changes, and with it the rule in front.
+                format!("add 10.2.1.0/28 {short}"),
+                format!("replace {FAR} {short}"),
+                "del 10.2.1.0/24".to_owned(),
+                format!("add default {long}"),
+                "del 10.2.1.0/28".to_owned(),
+                "del default".to_owned(),
+            ],
+        );
         wait_for_table(site, &[FAR]);
         assert!(daemon.log().contains("followed the main table"));
         assert!(!daemon.log().contains("cannot follow"), "{}", daemon.log());

@@ -1,7 +1,5 @@
 //! The agent follows the main table of a border with tunnels to several sites, that forwards.
 
-use std::time::{Duration, Instant};
-
 use nix::sys::signal::Signal;
 use several::{Kind, add_tunnel};
 use site::{Site, on_site};
@@ -9,7 +7,7 @@ use site::{Site, on_site};
 use crate::support::several;
 use crate::support::site;
 use crate::support::steady;
-use steady::steady_meanwhile;
+use steady::{ip_route, lose_nothing_while_routes_change};
 
 /// The addresses of the other site's hosts.
 const FAR: &str = "10.2.0.0/16";
@@ -48,11 +46,6 @@ fn by(site: &Site, tunnel: usize) -> String {
     format!("via {} dev tun{tunnel}", gateway(site, tunnel))
 }
 
-fn ip(site: &Site, change: &str) {
-    let line = format!("ip route {change}");
-    site.border().run(&line).expect(change);
-}
-
 /// The device by which the table of a class reaches the other site.
 fn wait_for_tables(site: &Site, expected: [&str; 2]) {
     let device = |table: u32| {
@@ -73,36 +66,26 @@ fn prefix_that_moves_from_one_site_to_another_loses_no_packet() {
     on_site(|site| {
         follow_two_sites(site);
         let [one, two] = [0, 2].map(|tunnel| by(site, tunnel));
-        ip(site, &format!("add {FAR} {one}"));
-        ip(site, "del default");
+        ip_route(site, &format!("add {FAR} {one}"));
+        ip_route(site, "del default");
         let daemon = site.run();
         wait_for_tables(site, ["tun0", "tun1"]);
-        let end = Instant::now() + Duration::from_secs(5);
-        let mut rounds = 0;
-        let steady = steady_meanwhile(site, || {
-            while Instant::now() < end {
-                for change in [
-                    format!("replace {FAR} {two}"),
-                    // Inside, at the other site, and away again.
-                    format!("add 10.2.1.0/24 {one}"),
-                    format!("replace 10.2.1.0/24 {two}"),
-                    format!("replace {FAR} {one}"),
-                    "del 10.2.1.0/24".to_owned(),
-                    // A default route.
-                    format!("add default {two}"),
-                    format!("del {FAR}"),
-                    format!("add {FAR} {one}"),
-                    "del default".to_owned(),
-                ] {
-                    ip(site, &change);
-                    // Some changes are looked at by themselves, and some together.
-                    std::thread::sleep(Duration::from_millis(rounds % 4 * 15));
-                }
-                rounds += 1;
-            }
-        });
-        assert!(steady.sent > 2_000 && rounds > 3, "{rounds}: {steady:?}");
-        assert!(steady.lost.is_empty(), "{rounds} rounds: {steady:?}");
+        lose_nothing_while_routes_change(
+            site,
+            &[
+                format!("replace {FAR} {two}"),
+                // Inside, at the other site, and away again.
+                format!("add 10.2.1.0/24 {one}"),
+                format!("replace 10.2.1.0/24 {two}"),
+                format!("replace {FAR} {one}"),
+                "del 10.2.1.0/24".to_owned(),
+                // A default route.
+                format!("add default {two}"),
+                format!("del {FAR}"),
+                format!("add {FAR} {one}"),
+                "del default".to_owned(),
+            ],
+        );
         wait_for_tables(site, ["tun0", "tun1"]);
         let server = site.topology.server.ipv4.to_string();
         let explained = |name: &str| {
@@ -115,7 +98,7 @@ fn prefix_that_moves_from_one_site_to_another_loses_no_packet() {
             );
         };
         explained("one");
-        ip(site, &format!("replace {FAR} {two}"));
+        ip_route(site, &format!("replace {FAR} {two}"));
         wait_for_tables(site, ["tun2", "tun3"]);
         explained("two");
         assert_eq!(site.json(&["plan"])["changed"], false);
@@ -131,8 +114,8 @@ fn route_that_is_spread_over_two_sites_is_split_at_neither() {
     on_site(|site| {
         follow_two_sites(site);
         let [one, two] = [0, 2].map(|tunnel| by(site, tunnel));
-        ip(site, &format!("add {FAR} {one}"));
-        ip(site, "del default");
+        ip_route(site, &format!("add {FAR} {one}"));
+        ip_route(site, "del default");
         let daemon = site.run();
         wait_for_tables(site, ["tun0", "tun1"]);
         let followed = |at: &str| {
@@ -146,7 +129,7 @@ fn route_that_is_spread_over_two_sites_is_split_at_neither() {
         let status = String::from_utf8_lossy(&status.stdout).into_owned();
         let expected = "one: follows 1 IPv4 and 0 IPv6 prefixes of the main table";
         assert!(status.contains(expected), "{status}");
-        ip(site, &format!("replace {FAR} nexthop {one} nexthop {two}"));
+        ip_route(site, &format!("replace {FAR} nexthop {one} nexthop {two}"));
         site.wait_for("the tables to be empty", || {
             let shown = site.border().run("ip route show table 10402");
             shown.unwrap_or_default().is_empty().then_some(())

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::site::Site;
 
@@ -43,6 +43,31 @@ pub(crate) fn steady_meanwhile(site: &Site, work: impl FnOnce()) -> Steady {
         let lost = (0..sent).filter(|it| !arrived.contains(it)).collect();
         Steady { sent, lost }
     })
+}
+
+/// Makes these changes with `ip route` over and over for five seconds, of which a steady stream must not
+/// notice anything.
+pub(crate) fn lose_nothing_while_routes_change(site: &Site, changes: &[String]) {
+    let end = Instant::now() + Duration::from_secs(5);
+    let mut rounds = 0;
+    let steady = steady_meanwhile(site, || {
+        while Instant::now() < end {
+            for change in changes {
+                ip_route(site, change);
+                // Some changes are looked at by themselves, and some together.
+                std::thread::sleep(Duration::from_millis(rounds % 4 * 15));
+            }
+            rounds += 1;
+        }
+    });
+    assert!(steady.sent > 2_000 && rounds > 3, "{rounds}: {steady:?}");
+    assert!(steady.lost.is_empty(), "{rounds} rounds: {steady:?}");
+}
+
+/// Changes a route of the border.
+pub(crate) fn ip_route(site: &Site, change: &str) {
+    let line = format!("ip route {change}");
+    site.border().run(&line).expect(change);
 }
 
 struct Ending<'a>(&'a AtomicBool);

@@ -76,7 +76,14 @@ pub(crate) fn run_both_with(pair: &Pair<'_>, more: &str) -> (Daemon, Daemon) {
     let health = format!("[health]\nkey_file = {:?}\n{QUICK}", site.path("key"));
     let sections = |border| sections(site, border, [&SHORT, &LONG], true) + &health;
     site.configure(&(sections(0) + more));
-    let far = far_configuration(site, &sections(1));
+    run_with_far(pair, &sections(1))
+}
+
+/// Both borders, the far one by what is [made its own](far_configuration) of `sections`, until they probe
+/// each other over all tunnels.
+pub(crate) fn run_with_far(pair: &Pair<'_>, sections: &str) -> (Daemon, Daemon) {
+    let site = pair.site;
+    let far = far_configuration(site, sections);
     std::fs::write(site.path("far.toml"), far).expect("a file");
     let far = pair.run_far();
     let near = site.run();
