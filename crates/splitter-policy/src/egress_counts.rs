@@ -1,7 +1,7 @@
 //! Counts of what leaves by a tunnel's device, by mark and family.
 //!
-//! What was marked for a tunnel, and what the device of the tunnel is handed, are seen at two ends of
-//! the network stack. Between them rules and routes are looked up, and others may write marks.
+//! A packet is marked at one end of the network stack, and its tunnel's device is handed it at the
+//! other. Between them rules and routes are looked up, and others may write marks.
 
 use crate::config::{PolicyConfig, Protocols};
 use crate::dscp::Dscp;
@@ -101,7 +101,8 @@ pub struct IpStart {
     pub is_v6: bool,
     /// Its DSCP.
     pub dscp: Dscp,
-    /// What follows the header; in IPv6 that may be an extension header, which is not followed.
+    /// The protocol number of the header that follows; in IPv6 that may be an extension header, which
+    /// is not followed.
     pub protocol: u8,
 }
 

@@ -268,7 +268,7 @@ pub struct FlowEntry {
     pub drained_ns: u64,
     /// The time when the flow was found to be long; 0 while it is short.
     pub long_since_ns: u64,
-    /// Of [`FlowEntry::ON_LONG_TUNNEL`], [`FlowEntry::FINISHED`], [`FlowEntry::PLACED`], and the
+    /// Flags of the flow: [`FlowEntry::ON_LONG_TUNNEL`], [`FlowEntry::FINISHED`], [`FlowEntry::PLACED`], and the
     /// two bits of a short flow's stage.
     pub flags: u64,
     /// How often the flow changed tunnels after it had been placed, up to

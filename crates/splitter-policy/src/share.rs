@@ -324,7 +324,7 @@ impl SharedQueues {
         self.crowds.map(|it| it.lasting.count(now_ns))
     }
 
-    /// What a flow that starts competes with in each tunnel.
+    /// The competition that a flow meets in each tunnel if it starts there.
     #[cfg(test)]
     pub(crate) fn competition(&self, now_ns: u64) -> [u64; 2] {
         self.crowds.map(|it| it.competition(now_ns))

@@ -201,7 +201,7 @@ impl Rounds {
         self.now.peak.max(self.last.peak)
     }
 
-    /// What got through in a round trip of late, in bytes.
+    /// Returns the bytes that got through in this round trip or the last, whichever are more.
     pub(super) fn through(&self) -> f64 {
         self.now.through.max(self.last.through)
     }

@@ -143,7 +143,7 @@ impl Border {
         }
     }
 
-    /// The same as a router with per-flow ECMP has it: a tunnel by hash, and one queue in each.
+    /// With per-flow ECMP in place of the policy: a tunnel by hash, and one queue in each.
     pub(crate) fn hashed(self) -> Self {
         Self {
             is_hashed: true,

@@ -1,4 +1,4 @@
-//! What becomes of the window when something is lost.
+//! Loss recovery: how far the congestion window is reduced, and what it may be set to again.
 
 use core::time::Duration;
 
@@ -14,8 +14,8 @@ const MUCH_LOSS: f64 = 0.1;
 /// A window of which so much was not in flight was not filled, and what got through tells nothing of it.
 const FILLED: f64 = 0.75;
 
-/// What gets through of the datagrams that were in flight when the window was reduced: if they have left in
-/// bursts, one more or less is known of when the first loss is.
+/// Counts what gets through of the datagrams that were in flight when the window was reduced: if they
+/// have left in bursts, little of it is known with the first loss.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recovery {
     /// Bytes so far.
