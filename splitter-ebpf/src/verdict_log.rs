@@ -1,13 +1,15 @@
 //! Tells user space what became of each packet, in the build that logs.
 
+#[cfg(feature = "log")]
 use aya_ebpf::EbpfContext;
 use aya_ebpf::programs::{TcContext, XdpContext};
 use splitter_policy::split::Outcome;
 
+#[cfg(feature = "log")]
 use crate::frame::Context;
 
-/// Writes as [`write`] does, with a stack frame of its own: for programs that need more than the
-/// one that splits alone, of which all calls in a chain share 512 bytes.
+/// Writes the verdict on a packet, with a stack frame of its own: all calls in a chain share 512
+/// bytes.
 #[inline(always)]
 pub fn write_xdp(_context: &XdpContext, _outcome: Outcome) {
     #[cfg(feature = "log")]
@@ -25,6 +27,7 @@ pub fn write_skb(_context: &TcContext, _outcome: Outcome) {
 mod apart {
     use aya_ebpf::bindings::{__sk_buff, xdp_md};
     use aya_ebpf::programs::{TcContext, XdpContext};
+    use splitter_policy::flow::{Class, TunnelRole};
     use splitter_policy::split::{Decision, Outcome};
 
     #[inline(always)]
@@ -34,6 +37,13 @@ mod apart {
                 class,
                 queue_class: class,
                 tunnel,
+                is_dropped: false,
+            }),
+            Outcome::Dropped => Ok(Decision {
+                class: Class::Long,
+                queue_class: Class::Long,
+                tunnel: TunnelRole::Short,
+                is_dropped: true,
             }),
             Outcome::Passed(refusal) => Err(refusal),
         })
@@ -42,6 +52,9 @@ mod apart {
     #[inline(always)]
     fn outcome(bits: u64) -> Outcome {
         match Decision::from_bits(bits) {
+            Ok(Decision {
+                is_dropped: true, ..
+            }) => Outcome::Dropped,
             Ok(Decision { class, tunnel, .. }) => Outcome::Split { class, tunnel },
             Err(refusal) => Outcome::Passed(refusal),
         }
@@ -62,16 +75,11 @@ mod apart {
     }
 }
 
-/// Writes nothing: this is the build without logging.
-#[cfg(not(feature = "log"))]
-#[inline(always)]
-pub fn write<C: Context + EbpfContext>(_: &C, _: Outcome) {}
-
 /// Writes a record of a packet that was split (trace) or passed untreated
 /// (debug).
 #[cfg(feature = "log")]
 #[inline(always)]
-pub fn write<C: Context + EbpfContext>(context: &C, outcome: Outcome) {
+fn write<C: Context + EbpfContext>(context: &C, outcome: Outcome) {
     use aya_log_ebpf::debug;
     use splitter_policy::flow::{Class, TunnelRole};
 
@@ -85,6 +93,7 @@ pub fn write<C: Context + EbpfContext>(context: &C, outcome: Outcome) {
             };
             write_flow(context, verdict);
         }
+        Outcome::Dropped => write_flow(context, "long, dropped to leave the short tunnel"),
         Outcome::Passed(refusal) => debug!(context, "passed untreated: {}", refusal.name()),
     }
 }

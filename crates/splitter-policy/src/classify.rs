@@ -15,13 +15,14 @@
 //!   leave it: it is enough that it leaves later;
 //!   [`PolicyConfig::drain_margin_ns`] is added for what the buckets do not see;
 //! - when not, after a silence of [`PolicyConfig::drain_margin_ns`];
-//! - and after [`PolicyConfig::max_wait_ns`] in any case, counted apart.
+//! - after [`PolicyConfig::max_wait_ns`] it is made to pause, where the short tunnel's rate is known:
+//!   its packets are dropped until then. Where it is not, it changes all the same, counted apart.
 //!
 //! The cost is that the first packets of a long flow that follow the threshold
 //! still load the short tunnel. With known rates these are a handful while the
-//! long tunnel is busy. While that is empty, a flow that never pauses cannot
-//! change without overtaking itself; then *new* flows, which have no order to
-//! keep yet, start in the long tunnel instead, where nothing delays them.
+//! long tunnel is busy. While that is empty, a flow that never pauses waits for the longest;
+//! *new* flows, which have no order to
+//! keep yet, start in the long tunnel meanwhile, where nothing delays them.
 //!
 //! All this is where each class has a tunnel of its own. [`crate::share`] tells
 //! what becomes of flows where both tunnels carry both.
@@ -89,7 +90,7 @@ pub fn classify(
         };
         models.send(config, entry, &sent)
     } else {
-        dedicated::send(entry, packet.bytes, config, models.dedicated(), now_ns)
+        dedicated::send(entry, packet, config, models.dedicated(), now_ns)
     };
     let Egress {
         hand_over,

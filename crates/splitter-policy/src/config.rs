@@ -88,7 +88,7 @@ pub struct PolicyConfig {
     /// tunnel's path may lag behind the long one's. Without a known rate it is the gap that has to
     /// pass.
     pub drain_margin_ns: u64,
-    /// A long flow is handed over after so long at the latest.
+    /// A long flow waits so long for a pause of its own to be handed over in.
     pub max_wait_ns: u64,
     /// The service time of the short tunnel.
     pub short_service: ServiceTime,
@@ -139,9 +139,10 @@ impl PolicyConfig {
     /// The margin for what the model of a drain does not see: the burst of a token bucket, two full
     /// packets at 50 Mbit/s, and jitter between the border's CPUs.
     pub const DEFAULT_DRAIN_MARGIN_NS: u64 = 500_000;
-    /// The maximum wait where both rates are known: long enough for several drains, short against
-    /// any long flow.
-    pub const DEFAULT_MAX_WAIT_NS: u64 = 200_000_000;
+    /// The maximum wait where both rates are known, for a pause of the flow's own: long enough for what
+    /// ends just after the threshold, 16 packets at 100 Mbit/s, short against what a sender that never
+    /// pauses puts in front of a tunnel.
+    pub const DEFAULT_MAX_WAIT_NS: u64 = 2_000_000;
     /// The maximum wait where a rate is unknown: it alone moves a flow that never pauses, and each
     /// millisecond that it stays is one more that short flows wait. Longer than the gap, so
     /// that what ends just after the threshold is spared.

@@ -36,11 +36,14 @@ pub enum FlowEvent {
     /// The flow changed tunnels after it had been placed (shared tunnels): it had paused, and the
     /// other one had fewer flows for its rate.
     ChangedTunnelLater = 10,
+    /// A packet of a long flow in the short tunnel was dropped, so that its last one before leaves
+    /// that before the next goes into the long one (dedicated tunnels).
+    DroppedToDrain = 11,
 }
 
 impl FlowEvent {
     /// The number of kinds of events.
-    pub const COUNT: usize = 11;
+    pub const COUNT: usize = 12;
 
     /// The number that stands for an event, or for none.
     #[inline(always)]
@@ -66,6 +69,7 @@ impl FlowEvent {
             8 => Self::KeptTunnel,
             9 => Self::KeptTunnelAtMaxWait,
             10 => Self::ChangedTunnelLater,
+            11 => Self::DroppedToDrain,
             _ => return None,
         })
     }

@@ -4,12 +4,25 @@
 //! A bucket models a FIFO that drains at the tunnel's rate. It sees only what
 //! this border sends. Where it cannot know, each bucket errs to the side that
 //! keeps a flow in order: the short tunnel's drains late, the long one's early.
+//!
+//! A sender that never pauses keeps the short tunnel's queue filled by itself, and
+//! could leave for an emptier tunnel only by overtaking itself. It is made to pause: after
+//! [`PolicyConfig::max_wait_ns`] its packets are dropped until its last one in the short tunnel
+//! has left it. To the sender that is a full queue, which it was about to cause; it hears of it within a round trip.
 
 use crate::config::PolicyConfig;
 use crate::counters::FlowEvent;
 use crate::egress::Egress;
 use crate::flow::{Class, FlowEntry, TunnelRole};
+use crate::flow_packet::FlowPacket;
 use flow_balance::VirtualQueue;
+
+/// The longest queue that is believed to stand in front of the short tunnel: a sender who makes the
+/// model believe in more must not do so for longer.
+pub(crate) const MOST_BACKLOG_NS: u64 = 200_000_000;
+
+/// Nobody's packets are dropped for longer to make him pause, whatever the model believes.
+const MOST_DROPS_NS: u64 = 100_000_000;
 
 /// The virtual queues of two dedicated tunnels; the one value of the tunnels map.
 #[repr(C)]
@@ -27,18 +40,26 @@ pub struct DedicatedQueues {
 #[inline(always)]
 pub(crate) fn send(
     entry: &mut FlowEntry,
-    bytes: u64,
+    packet: FlowPacket,
     config: &PolicyConfig,
     tunnels: Option<&mut DedicatedQueues>,
     now_ns: u64,
 ) -> Egress {
     let mut hand_over = None;
     if let Some(tunnels) = tunnels {
-        hand_over = hand_over_event(entry, config, tunnels, now_ns);
-        if hand_over.is_some() {
-            entry.flags |= FlowEntry::ON_LONG_TUNNEL;
+        hand_over = hand_over_event(entry, packet, config, tunnels, now_ns);
+        match hand_over {
+            Some(FlowEvent::DroppedToDrain) => {
+                occupy_short(tunnels, now_ns);
+                return Egress {
+                    hand_over,
+                    ..Egress::dedicated_to(TunnelRole::Short)
+                };
+            }
+            Some(_) => entry.flags |= FlowEntry::ON_LONG_TUNNEL,
+            None => {}
         }
-        enqueue(entry, bytes, config, tunnels, now_ns);
+        enqueue(entry, packet.bytes, config, tunnels, now_ns);
     }
     if entry.class() == Class::Long && entry.tunnel() == TunnelRole::Long {
         entry.flags |= FlowEntry::PLACED;
@@ -51,10 +72,12 @@ pub(crate) fn send(
     }
 }
 
-/// The hand-over event of this packet, if it may be the flow's first in the long tunnel.
+/// The hand-over event of this packet, if it may be the flow's first in the long tunnel, or is
+/// dropped so that a later one may.
 #[inline(always)]
 fn hand_over_event(
     entry: &FlowEntry,
+    packet: FlowPacket,
     config: &PolicyConfig,
     tunnels: &DedicatedQueues,
     now_ns: u64,
@@ -71,12 +94,29 @@ fn hand_over_event(
         now_ns
     };
     if leaves_ns >= entry.drained_ns + config.drain_margin_ns {
-        Some(FlowEvent::HandedOverDrained)
-    } else if now_ns >= entry.long_since_ns + config.max_wait_ns {
-        Some(FlowEvent::HandedOverAtMaxWait)
-    } else {
-        None
+        return Some(FlowEvent::HandedOverDrained);
     }
+    let waits_until_ns = entry.long_since_ns + config.max_wait_ns;
+    if now_ns < waits_until_ns {
+        None
+    } else if may_drop(packet, config) && now_ns < waits_until_ns + MOST_DROPS_NS {
+        Some(FlowEvent::DroppedToDrain)
+    } else {
+        Some(FlowEvent::HandedOverAtMaxWait)
+    }
+}
+
+/// Tells if a packet that comes too early for the long tunnel, and too late for the short one, may
+/// be dropped: where it is known when its flow's last one will have left. With several tunnels in
+/// a class, of which the long one's rate counts as not known, that is known too late by far.
+///
+/// Who opens or ends a connection would wait for a time-out of seconds. In a shadow nothing is
+/// touched.
+#[inline(always)]
+fn may_drop(packet: FlowPacket, config: &PolicyConfig) -> bool {
+    let is_plain = !packet.flags.opens() && !packet.flags.closes();
+    let is_known = config.short_service.is_known() && config.long_service.is_known();
+    is_plain && is_known && !config.marking.is_shadow()
 }
 
 /// A new flow had better start in the long tunnel: a long flow is still in the short one, and the
@@ -96,6 +136,14 @@ pub(crate) fn starts_on_long(
         && tunnels.short.next_start_ns(now_ns) > tunnels.long.next_start_ns(now_ns) + MARGIN_NS
 }
 
+/// Has new flows look whether the long tunnel is the better one to start in, for a while.
+#[inline(always)]
+fn occupy_short(tunnels: &mut DedicatedQueues, now_ns: u64) {
+    /// A long flow that sent nothing for so long does not occupy a tunnel.
+    const LONG_FLOW_PRESENCE_NS: u64 = 2_000_000;
+    tunnels.long_on_short_until_ns = now_ns + LONG_FLOW_PRESENCE_NS;
+}
+
 /// Puts the packet into the modelled queue of its tunnel.
 #[inline(always)]
 fn enqueue(
@@ -105,13 +153,11 @@ fn enqueue(
     tunnels: &mut DedicatedQueues,
     now_ns: u64,
 ) {
-    /// A long flow that sent nothing for so long does not occupy a tunnel.
-    const LONG_FLOW_PRESENCE_NS: u64 = 2_000_000;
     match entry.tunnel() {
         TunnelRole::Short if config.short_service.is_known() => {
             entry.drained_ns = enqueue_short(bytes, config, tunnels, now_ns);
             if entry.class() == Class::Long {
-                tunnels.long_on_short_until_ns = now_ns + LONG_FLOW_PRESENCE_NS;
+                occupy_short(tunnels, now_ns);
             }
         }
         TunnelRole::Short => entry.drained_ns = now_ns,
@@ -128,10 +174,10 @@ pub(crate) fn enqueue_short(
     tunnels: &mut DedicatedQueues,
     now_ns: u64,
 ) -> u64 {
-    // Beyond the cap a backlog decides nothing, and a sender who makes the
-    // model believe in one must not do so for longer.
-    let (service, limit_ns) = (config.short_service, config.max_wait_ns);
-    tunnels.short.send_within(bytes, now_ns, service, limit_ns)
+    let service = config.short_service;
+    tunnels
+        .short
+        .send_within(bytes, now_ns, service, MOST_BACKLOG_NS)
 }
 
 /// Puts a packet into the modelled queue of the long tunnel.

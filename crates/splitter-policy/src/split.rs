@@ -39,6 +39,8 @@ pub enum Outcome {
         /// The tunnel that its mark selects.
         tunnel: TunnelRole,
     },
+    /// It is to be dropped, so that its flow changes tunnels in order.
+    Dropped,
     /// It passes untreated.
     Passed(PassReason),
 }
@@ -52,10 +54,13 @@ pub struct Decision {
     pub queue_class: Class,
     /// The tunnel that it goes into.
     pub tunnel: TunnelRole,
+    /// It goes nowhere, so that its flow changes tunnels in order.
+    pub is_dropped: bool,
 }
 
 impl Decision {
     const REFUSED: u64 = 1 << 3;
+    const DROPPED: u64 = 1 << 4;
     const REFUSAL_SHIFT: u32 = 4;
 
     /// Packs a decision into a number, for hosts that pass it on in plain data.
@@ -66,7 +71,11 @@ impl Decision {
                 class,
                 queue_class,
                 tunnel,
-            }) => class as u64 | (queue_class as u64) << 1 | (tunnel as u64) << 2,
+                is_dropped,
+            }) => {
+                let dropped = if is_dropped { Self::DROPPED } else { 0 };
+                class as u64 | (queue_class as u64) << 1 | (tunnel as u64) << 2 | dropped
+            }
             Err(refusal) => Self::REFUSED | (refusal as u64) << Self::REFUSAL_SHIFT,
         }
     }
@@ -84,6 +93,7 @@ impl Decision {
             class: Class::numbered(bits),
             queue_class: Class::numbered(bits >> 1),
             tunnel: TunnelRole::numbered(bits >> 2),
+            is_dropped: bits & Self::DROPPED != 0,
         })
     }
 }
@@ -273,14 +283,18 @@ impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> 
         let Egress {
             queue_class,
             tunnel,
-            ..
+            hand_over,
         } = egress;
-        self.counters
-            .count_sent(class, tunnel, packet.segments, packet.bytes);
+        let is_dropped = matches!(hand_over, Some(FlowEvent::DroppedToDrain));
+        if !is_dropped {
+            self.counters
+                .count_sent(class, tunnel, packet.segments, packet.bytes);
+        }
         Decision {
             class,
             queue_class,
             tunnel,
+            is_dropped,
         }
     }
 
@@ -298,7 +312,11 @@ impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> 
                     class,
                     queue_class,
                     tunnel,
+                    is_dropped,
                 } = decision;
+                if is_dropped {
+                    return Outcome::Dropped;
+                }
                 self.mark(frame, &field, self.config.mark(queue_class, tunnel));
                 Outcome::Split { class, tunnel }
             }

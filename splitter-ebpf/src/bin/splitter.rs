@@ -2,7 +2,7 @@
 #![no_std]
 #![no_main]
 
-use aya_ebpf::bindings::xdp_action::{XDP_PASS, XDP_REDIRECT};
+use aya_ebpf::bindings::xdp_action::{XDP_DROP, XDP_PASS, XDP_REDIRECT};
 use aya_ebpf::btf_maps::{Array, HashMap};
 use aya_ebpf::macros::{btf_map, classifier, xdp};
 use aya_ebpf::programs::{TcContext, XdpContext};
@@ -21,23 +21,31 @@ static CLOCK_READING: Array<ClockReading, 1> = Array::new();
 static TAPPED: HashMap<FlowKeyV6, TapEntry, 65_536> = HashMap::new();
 
 /// Marks what arrives from the site for the short or the long tunnel. The
-/// packet passes in any case.
+/// packet passes, unless its flow has to pause to change tunnels in order.
 #[xdp(frags)]
 pub fn split(context: XdpContext) -> u32 {
-    if let Some(outcome) = pipeline::split(&context) {
-        verdict_log::write(&context, outcome);
+    let Some(outcome) = pipeline::split(&context) else {
+        return XDP_PASS;
+    };
+    verdict_log::write_xdp(&context, outcome);
+    match outcome {
+        Outcome::Dropped => XDP_DROP,
+        Outcome::Split { .. } | Outcome::Passed(_) => XDP_PASS,
     }
-    XDP_PASS
 }
 
 /// Marks what arrives from the site by its fwmark (`skb->mark`), which stays
 /// as it came.
 #[classifier]
 pub fn mark(context: TcContext) -> i32 {
-    if let Some(outcome) = pipeline::split(&context) {
-        verdict_log::write_skb(&context, outcome);
+    let Some(outcome) = pipeline::split(&context) else {
+        return NEXT;
+    };
+    verdict_log::write_skb(&context, outcome);
+    match outcome {
+        Outcome::Dropped => SHOT,
+        Outcome::Split { .. } | Outcome::Passed(_) => NEXT,
     }
-    NEXT
 }
 
 /// Marks as [`split`] does, and puts what was split into its tunnel at once where
@@ -50,10 +58,13 @@ pub fn redirect(context: XdpContext) -> u32 {
     verdict_log::write_xdp(&context, outcome);
     match outcome {
         Outcome::Split { tunnel, .. } if redirect::redirect(&context, tunnel) => XDP_REDIRECT,
+        Outcome::Dropped => XDP_DROP,
         Outcome::Split { .. } | Outcome::Passed(_) => XDP_PASS,
     }
 }
 
+/// `TC_ACT_SHOT`, and `TCX_DROP`: the packet is dropped.
+const SHOT: i32 = 2;
 /// `TCX_NEXT`: lets the next program of the chain run.
 const NEXT: i32 = -1;
 

@@ -1,7 +1,7 @@
 mod shared;
 
 use super::*;
-use crate::config::Unit;
+use crate::config::{Marking, Unit};
 use crate::models::HostQueues;
 use flow_balance::ServiceTime;
 use proptest::prelude::*;
@@ -181,7 +181,7 @@ fn completion_is_told_once_from_first_packet_to_first_fin() {
 #[test]
 fn without_a_rate_a_flow_moves_at_the_first_gap() {
     let mut bench = Bench::new(PolicyConfig {
-        max_wait_ns: PolicyConfig::DEFAULT_MAX_WAIT_NS,
+        max_wait_ns: 200 * MILLISECOND,
         ..PolicyConfig::default()
     });
     let burst = bench.stream(60, SECOND, MICROSECOND);
@@ -225,6 +225,74 @@ fn the_cap_moves_a_flow_that_never_pauses() {
         hand_over as u64,
         40 + PolicyConfig::DEFAULT_BLIND_MAX_WAIT_NS / (100 * MICROSECOND)
     );
+}
+
+/// Of a tunnel of 100 Mbit/s and a sender at 200 that never pauses.
+#[test]
+fn with_rates_a_flow_that_never_pauses_is_made_to_and_moves_in_order() {
+    let mut bench = Bench::new(PolicyConfig {
+        max_wait_ns: PolicyConfig::DEFAULT_MAX_WAIT_NS,
+        ..with_rates(100)
+    });
+    let gap_ns = 60 * MICROSECOND;
+    let verdicts = bench.stream(400, SECOND, gap_ns);
+    let events = |event| {
+        verdicts
+            .iter()
+            .filter(move |it| it.hand_over == Some(event))
+    };
+    let moved = verdicts
+        .iter()
+        .position(|it| it.hand_over == Some(FlowEvent::HandedOverDrained));
+    let moved = moved.expect("moves");
+    assert_eq!(events(FlowEvent::HandedOverAtMaxWait).count(), 0);
+
+    // It waits for a pause of its own, then all is dropped until what was sent has left.
+    let waited = (bench.config.max_wait_ns / gap_ns) as usize + 1;
+    let sent_ns = (40 + waited) as u64 * bench.config.short_service.of(FULL_FRAME);
+    let left = (sent_ns / gap_ns) as usize;
+    assert!(
+        (left..left + 3).contains(&moved),
+        "{moved}, {left} expected"
+    );
+    assert_eq!(
+        events(FlowEvent::DroppedToDrain).count(),
+        moved - 40 - waited
+    );
+    let after = &verdicts[moved..];
+    assert!(after.iter().all(|it| it.tunnel == TunnelRole::Long));
+}
+
+#[test]
+fn packets_that_open_or_end_a_connection_are_never_dropped() {
+    for flag in [TcpFlags::SYN, TcpFlags::FIN, TcpFlags::RST] {
+        let mut bench = Bench::new(with_rates(10));
+        bench.stream(60, SECOND, MICROSECOND);
+        let now_ns = SECOND + bench.config.max_wait_ns + MILLISECOND;
+        let dropped = bench.packet(DATA, now_ns);
+        assert_eq!(dropped.hand_over, Some(FlowEvent::DroppedToDrain));
+        let kept = bench.packet(TcpFlags(flag), now_ns);
+        assert_ne!(kept.hand_over, Some(FlowEvent::DroppedToDrain), "{flag:#x}");
+    }
+}
+
+#[test]
+fn a_shadow_and_a_tunnel_of_unknown_rate_drop_nothing() {
+    let known = with_rates(10);
+    let shadow = PolicyConfig {
+        marking: Marking::SHADOW,
+        ..known
+    };
+    let blind = PolicyConfig {
+        long_service: ServiceTime::UNKNOWN,
+        ..known
+    };
+    for config in [shadow, blind] {
+        let verdicts = Bench::new(config).stream(3_000, SECOND, 100 * MICROSECOND);
+        let drops = |it: &Verdict| it.hand_over == Some(FlowEvent::DroppedToDrain);
+        assert!(!verdicts.iter().any(drops));
+        assert!(verdicts.iter().any(|it| it.tunnel == TunnelRole::Long));
+    }
 }
 
 #[test]
@@ -399,7 +467,7 @@ proptest! {
             let packet = FlowPacket { segments: 1, bytes, flags: DATA, payload_bytes: 1_448 };
             classify(&mut bench.entry, packet, &bench.config, &mut bench.models, now_ns);
             let wait_ns = bench.models.dedicated.short.next_start_ns(now_ns) - now_ns;
-            prop_assert!(wait_ns <= bench.config.max_wait_ns);
+            prop_assert!(wait_ns <= dedicated::MOST_BACKLOG_NS);
         }
     }
 

@@ -107,6 +107,7 @@ impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> 
             class,
             queue_class,
             tunnel,
+            is_dropped: false,
         };
         self.finish(frame, Some(*field), Ok(decision))
     }

@@ -7,6 +7,7 @@ use std::{cmp::Reverse, ops::Range};
 use flow_balance::ServiceTime;
 use splitter_policy::classify::{Verdict, classify};
 use splitter_policy::config::{PolicyConfig, TunnelUse};
+use splitter_policy::counters::FlowEvent;
 use splitter_policy::flow::{Class, FlowEntry, TunnelRole};
 use splitter_policy::flow_packet::FlowPacket;
 use splitter_policy::models::HostQueues;
@@ -261,6 +262,10 @@ impl Border {
             Class::Short => Queue::Short,
             Class::Long => Queue::Long,
         };
+        if verdict.hand_over == Some(FlowEvent::DroppedToDrain) {
+            self.dropped.push(packet);
+            return;
+        }
         if !self.shapers[verdict.tunnel as usize].enqueue(packet) {
             self.dropped.push(packet);
         }

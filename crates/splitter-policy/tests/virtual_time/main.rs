@@ -9,5 +9,6 @@ mod mix;
 mod parallel;
 mod shaper;
 mod stalls;
+mod stay;
 mod tcp;
 mod traffic;

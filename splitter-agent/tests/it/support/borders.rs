@@ -77,6 +77,7 @@ fn counts(counters: &Counters) -> Vec<(String, u64)> {
         FlowEvent::KeptTunnel,
         FlowEvent::KeptTunnelAtMaxWait,
         FlowEvent::ChangedTunnelLater,
+        FlowEvent::DroppedToDrain,
     ];
     let mut counts = Vec::new();
     let mut note = |name: String, count| counts.push((name, count));
