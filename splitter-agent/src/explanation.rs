@@ -366,8 +366,12 @@ fn state(row: &FlowRow, config: &Config, policy: Option<&PolicyConfig>) -> Strin
         return place;
     }
     format!(
-        "{place} until its packets there have left, at the latest {} ms after it became long",
-        config.handover.max_wait.as_millis()
+        "{place} until its packets there have left; {} ms after it became long {}",
+        config.handover.max_wait.as_millis(),
+        match config.drops_to_drain() {
+            true => "it is made to pause for that, by drops",
+            false => "it leaves in any case",
+        }
     )
 }
 

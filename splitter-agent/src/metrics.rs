@@ -197,6 +197,8 @@ impl SplitterCollector {
             "reason",
             PassReason::ALL.map(|reason| (reason.name(), counters.passed(reason))),
         )?;
+        let dropped = [("hand_over", events(FlowEvent::DroppedToDrain))];
+        counters_by(encoder, &families.dropped, "reason", dropped)?;
         counter(encoder, &families.redirected, counters.redirected)?;
         counters_by(
             encoder,

@@ -124,6 +124,8 @@ pub struct Handovers {
     pub stayed_at_max_wait: u64,
     /// Changed tunnels after they had been placed, with the first packet after a pause.
     pub after_pause: u64,
+    /// Packets that were dropped so that their flows changed tunnels in order.
+    pub dropped_packets: u64,
 }
 
 impl std::ops::Add for Handovers {
@@ -137,6 +139,7 @@ impl std::ops::Add for Handovers {
             stayed: self.stayed + other.stayed,
             stayed_at_max_wait: self.stayed_at_max_wait + other.stayed_at_max_wait,
             after_pause: self.after_pause + other.after_pause,
+            dropped_packets: self.dropped_packets + other.dropped_packets,
         }
     }
 }

@@ -12,12 +12,24 @@ use splitter_steering::routes::RouteAudit;
 /// So many prefixes that are not split are named.
 pub(super) const NAMED: usize = 20;
 
+/// The policy that would serve long flows better where enough is known for it.
+fn other_policy(config: &Config) -> Option<String> {
+    let could_share = config.drops_to_drain() && !config.has_several_sites();
+    could_share.then(|| {
+        "both rates are stated, so that `policy = \"share\"` can be had: it lends long flows what \
+         short ones leave of both tunnels, where `dedicated` leaves them one. Stay with that where a \
+         tunnel's rate varies, or must be kept free"
+            .to_owned()
+    })
+}
+
 /// Shows the plan; changes nothing.
 pub(crate) async fn run(config: Config, json: bool) -> Result<()> {
     let is_watched = config.health.enabled;
     let instance = Instance::new(config)?;
     let (mut plan, config) = (instance.plan().await?, instance.config());
     plan.routes.notes.extend(instance.hints().await);
+    plan.routes.notes.extend(other_policy(config));
     let audit = instance.audit_routes().await?;
     let beside = neighbours(&Netlink::connect()?, config).await?;
     if json {

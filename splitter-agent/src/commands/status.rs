@@ -91,6 +91,7 @@ struct Flows {
     became_long: u64,
     moved_drained: u64,
     moved_at_max_wait: u64,
+    packets_dropped_to_drain: u64,
     stayed: u64,
     stayed_at_max_wait: u64,
     moved_after_pause: u64,
@@ -218,6 +219,7 @@ fn flow_counts(counters: &Counters) -> Flows {
         became_long: counters.events(FlowEvent::BecameLong),
         moved_drained: counters.events(FlowEvent::HandedOverDrained),
         moved_at_max_wait: counters.events(FlowEvent::HandedOverAtMaxWait),
+        packets_dropped_to_drain: counters.events(FlowEvent::DroppedToDrain),
         stayed: counters.events(FlowEvent::KeptTunnel),
         stayed_at_max_wait: counters.events(FlowEvent::KeptTunnelAtMaxWait),
         moved_after_pause: counters.events(FlowEvent::ChangedTunnelLater),
@@ -367,6 +369,12 @@ fn show(status: &Status) -> Result<()> {
         group_thousands(flows.moved_drained),
         group_thousands(flows.moved_at_max_wait)
     ))?;
+    if flows.packets_dropped_to_drain > 0 {
+        print(format_args!(
+            "{} packets were dropped so that flows that never paused changed tunnels in order.",
+            group_thousands(flows.packets_dropped_to_drain)
+        ))?;
+    }
     if flows.stayed + flows.stayed_at_max_wait > 0 {
         print(format_args!(
             "{} stayed in their tunnel because they had no more of the other, {} because they could \

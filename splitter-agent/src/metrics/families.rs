@@ -62,6 +62,10 @@ families! {
             [of("reason", PassReason::ALL.map(PassReason::name))],
             "Packets that passed untreated",
             "By why they were not split. They are routed like short flows.";
+        dropped: "dropped_packets_total", Counter, "packets", [of("reason", ["hand_over"])],
+            "Packets that were dropped",
+            "`hand_over`: of a long flow that never paused, so that it [changes tunnels in \
+             order](../explanation/handover.md#the-longest-wait). Nothing else is dropped here.";
         overridden: "marks_overridden_total", Counter, "packets", [],
             "Packets that were not split and carried a mark of ours",
             "They came with the mark of long flows; they were given the short one, for only the \

@@ -35,7 +35,9 @@ const PER_SECOND_PER_MBIT: f64 = 0.6;
 const SHARE: &str = "policy = 'share'\n[share]\nshape_percent = 97\n\
     [flows]\ntable_size = 4096\nthreshold = 20\nprotocols = ['tcp', 'udp']\n";
 
-const DEDICATED: &str = "[flows]\ntable_size = 4096\nthreshold = 20\nprotocols = ['tcp', 'udp']\n";
+/// With a longest wait that no stream comes to: each has pauses of its own.
+const DEDICATED: &str = "[flows]\ntable_size = 4096\nthreshold = 20\nprotocols = ['tcp', 'udp']\n\
+    [handover]\nmax_wait_ms = 200\n";
 
 /// Leaves a test early, and says why, where an experiment cannot run.
 macro_rules! needs {
@@ -74,7 +76,9 @@ fn harmless(states_rates: bool) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     decide_at_rate(&HANDED_OVER_IN_ORDER, |mbit| {
         let uploads = (UPLOADS_PER_MBIT * f64::from(mbit)) as usize;
-        let experiment = experiment(states_rates, mbit, uploads);
+        let per_second = PER_SECOND_PER_MBIT * f64::from(mbit);
+        let schedule = Schedule::uploads(uploads, PACKETS, per_second, 1);
+        let experiment = experiment(states_rates, mbit, schedule);
         let measured = experiment.run(&mut (), &CancellationToken::new());
         let [splitter] = &measured.expect("the testbed works")[..] else {
             panic!("one measurement for each mode");
@@ -96,7 +100,39 @@ fn harmless(states_rates: bool) {
     });
 }
 
-fn experiment(states_rates: bool, mbit: u32, uploads: usize) -> Experiment {
+/// Uploads of 1.5 MB from a host whose access is much faster than the tunnels never pause: most find
+/// the long tunnel the emptier one, and could only overtake themselves.
+#[test]
+fn uploads_that_never_pause_are_made_to_and_leave_the_short_tunnel_in_order() {
+    needs!();
+    const UPLOAD_PACKETS: u32 = 1_036;
+    const UPLOAD_MBIT: f64 = 12.5;
+    const UPLOADS: usize = 40;
+    const LOAD_OF_A_TUNNEL: f64 = 0.4;
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    decide_at_rate(&HANDED_OVER_IN_ORDER, |mbit| {
+        let per_second = LOAD_OF_A_TUNNEL * f64::from(mbit) / UPLOAD_MBIT;
+        let schedule = Schedule::uploads(UPLOADS, UPLOAD_PACKETS, per_second, 1);
+        let experiment = experiment(true, mbit, schedule);
+        let measured = experiment.run(&mut (), &CancellationToken::new());
+        let [splitter] = &measured.expect("the testbed works")[..] else {
+            panic!("one measurement for each mode");
+        };
+        let (tcp, finished) = (splitter.tcp, splitter.short.samples.len());
+        let handovers = splitter.handovers.expect("the splitter reports");
+        println!("{finished} of {UPLOADS} at {mbit} Mbit/s: {tcp:?}, {handovers:?}");
+        assert!(
+            handovers.dropped_packets > 0,
+            "none had to pause: {handovers:?}"
+        );
+        claim!(finished == UPLOADS, "{finished} of {UPLOADS} finished");
+        claim!(tcp.paws_estab == 0, "packets overtook each other: {tcp:?}");
+        claim!(handovers.at_max_wait == 0, "{handovers:?}");
+        Ok(())
+    });
+}
+
+fn experiment(states_rates: bool, mbit: u32, schedule: Schedule) -> Experiment {
     let splitter = Scheme::Splitter(SplitterScheme {
         binary: env!("CARGO_BIN_EXE_splitter").into(),
         threshold: PACKETS,
@@ -104,7 +140,6 @@ fn experiment(states_rates: bool, mbit: u32, uploads: usize) -> Experiment {
         states_rates,
         configuration: toml::Table::new(),
     });
-    let per_second = PER_SECOND_PER_MBIT * f64::from(mbit);
     Experiment {
         modes: vec![Mode {
             name: "splitter".to_owned(),
@@ -115,7 +150,7 @@ fn experiment(states_rates: bool, mbit: u32, uploads: usize) -> Experiment {
             shape_access: false,
             ..TopologyOptions::default()
         },
-        traffic: Traffic::Fixed(Arc::new(Schedule::uploads(uploads, PACKETS, per_second, 1))),
+        traffic: Traffic::Fixed(Arc::new(schedule)),
         warm_up: Duration::ZERO,
         drain: Duration::from_secs(3),
         rounds: 1,

@@ -104,6 +104,10 @@ impl Agent {
                 "splitter_handovers_total{reason=\"stayed_at_max_wait\"}",
             )?,
             after_pause: counter(&exposition, "splitter_handovers_total{reason=\"paused\"}")?,
+            dropped_packets: counter(
+                &exposition,
+                "splitter_dropped_packets_total{reason=\"hand_over\"}",
+            )?,
         })
     }
 

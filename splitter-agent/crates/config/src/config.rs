@@ -211,6 +211,14 @@ impl Config {
         self.policy == TunnelPolicy::Share
     }
 
+    /// Tells if a long flow that never pauses is made to pause by drops, so that it changes tunnels in
+    /// order: where it is known when its last packet has left the short one.
+    #[must_use]
+    pub fn drops_to_drain(&self) -> bool {
+        let is_known = |it: &Tunnels| it.only().is_some_and(|it| it.rate_mbit.is_some());
+        !self.is_shared() && !self.shadow && is_known(&self.short) && is_known(&self.long)
+    }
+
     /// Returns what may leave by a tunnel, in bit/s: its rate, or what it is shaped to. `None`
     /// if the rate is not known.
     #[must_use]

@@ -151,8 +151,8 @@ mod tests {
             ),
             (("max_wait_ms", "0"), "handover.max_wait_ms = 0: "),
             (
-                ("drain_margin_us", "200001"),
-                "handover.drain_margin_us = 200001: ",
+                ("drain_margin_us", "10000001"),
+                "handover.drain_margin_us = 10000001: ",
             ),
             (("thresold", "3"), "thresold: "),
             (("table_size", "32"), "flows.table_size: "),

@@ -93,7 +93,14 @@ fn handover_waits_as_long_as_the_rates_allow() {
 
     let both = Config::parse(&example(), "example").unwrap().handover;
     assert_eq!(both.drain_margin, Duration::from_micros(500));
-    assert_eq!(both.max_wait, Duration::from_millis(200));
+    assert_eq!(both.max_wait, Duration::from_millis(2));
+
+    for (mbit, ms) in [(1_000, 2), (100, 2), (30, 7), (10, 20), (1, 20)] {
+        let text = format!("{SMALLEST}rate_mbit = 9")
+            .replace("[short]", &format!("[short]\nrate_mbit = {mbit}"));
+        let both = Config::parse(&text, "f").unwrap().handover;
+        assert_eq!(both.max_wait, Duration::from_millis(ms), "{mbit} Mbit/s");
+    }
 }
 
 #[test]

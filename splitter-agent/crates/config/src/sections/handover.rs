@@ -1,5 +1,6 @@
 //! `[handover]`: when a flow that has become long changes tunnels.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use splitter_policy::config::PolicyConfig;
@@ -17,6 +18,7 @@ use crate::source::Source;
 const MARGIN_WITH_RATE: Duration = Duration::from_nanos(PolicyConfig::DEFAULT_DRAIN_MARGIN_NS);
 const MARGIN_WITHOUT_RATE: Duration = Duration::from_nanos(PolicyConfig::DEFAULT_GAP_NS);
 const MAX_WAIT_WITH_RATES: Duration = Duration::from_nanos(PolicyConfig::DEFAULT_MAX_WAIT_NS);
+const MOST_MAX_WAIT_WITH_RATES: Duration = Duration::from_millis(20);
 const MAX_WAIT_WITHOUT_RATES: Duration =
     Duration::from_nanos(PolicyConfig::DEFAULT_BLIND_MAX_WAIT_NS);
 const MAX_WAIT_SHARED: Duration = Duration::from_nanos(PolicyConfig::DEFAULT_SHARED_MAX_WAIT_NS);
@@ -34,25 +36,27 @@ section! {
                 "500 with `short.rate_mbit`, else 10000; never more than `max_wait_ms`",
                 drain_margin,
             )
-            .also("not 0 without `short.rate_mbit`; at most `max_wait_ms`")
+            .also("without `short.rate_mbit` not 0, and at most `max_wait_ms`")
             .examples(&["500"])
             .trade_off(
                 "Longer: fewer packets out of order, more packets of long flows in the short \
                  tunnel.",
             );
 
-        /// Limits how long a flow waits to be handed over; with policy = "share" it then stays
-        /// where it is.
+        /// Limits how long a flow waits for a pause to be handed over in. Then it is made to
+        /// pause, by drops, where both rates are known; else it goes all the same. With policy =
+        /// "share" it stays where it is.
         max_wait: Duration = key("max_wait_ms", Set, milliseconds(1..=60_000))
             .derived(
-                "200 with both `rate_mbit` and a single tunnel for each class, else 12, because \
-                 nothing else moves a flow that never pauses; 5 with `policy = \"share\"`",
+                "200 divided by `short.rate_mbit`, 2 to 20, with both `rate_mbit` and a single tunnel \
+                 for each class; else 12; 5 with `policy = \"share\"`",
                 max_wait,
             )
-            .examples(&["200"])
+            .examples(&["2"])
             .trade_off(
-                "Reordered or not; with `share` in order, and so does a flow stay that has sent \
-                 as much again as made it long. Shorter: short flows are rid of it sooner.",
+                "Shorter: short flows are rid of it sooner, and fewer flows find a pause of their \
+                 own: more drops, or where a rate is not known more packets out of order. With \
+                 `share` a flow stays, too, that has sent as much again as made it long.",
             );
 
         /// States how much traffic the queue in front of the long tunnel holds at least. Counts
@@ -109,9 +113,20 @@ fn drain_margin(given: &Given) -> Duration {
 fn max_wait(given: &Given) -> Duration {
     match Rates::of(given).both {
         _ if is_shared(given) => MAX_WAIT_SHARED,
-        true => MAX_WAIT_WITH_RATES,
+        true => short_rate_mbit(given).map_or(MAX_WAIT_WITH_RATES, max_wait_at),
         false => MAX_WAIT_WITHOUT_RATES,
     }
+}
+
+/// As long as some 16 full packets take, so that a flow which ends just after the threshold is spared.
+fn max_wait_at(mbit: NonZeroU32) -> Duration {
+    const MBIT_MS: u32 = 200;
+    let ms = MBIT_MS.div_ceil(mbit.get());
+    Duration::from_millis(ms.into()).clamp(MAX_WAIT_WITH_RATES, MOST_MAX_WAIT_WITH_RATES)
+}
+
+fn short_rate_mbit(given: &Given) -> Option<NonZeroU32> {
+    given.short.as_ref()?.only()?.rate_mbit
 }
 
 fn long_queue(given: &Given) -> Duration {
@@ -136,7 +151,7 @@ pub(super) fn margin_is_within_the_wait(source: &Source<'_>, given: &Given) {
             "set short.rate_mbit, or leave drain_margin_us out (then it is 10000)",
         );
     }
-    if handover.drain_margin > handover.max_wait {
+    if handover.drain_margin > handover.max_wait && !Rates::of(given).short {
         let margin_us = handover.drain_margin.as_micros();
         let max_wait_ms = handover.max_wait.as_millis();
         section.contradiction(
