@@ -36,11 +36,9 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// Those of the system, or that it is no directory.
+    /// That it is no directory, with what to do, or those of the system.
     pub(crate) fn new(directory: &Path) -> anyhow::Result<Self> {
-        let metadata = std::fs::metadata(directory);
-        let metadata = metadata.with_context(|| format!("cannot use {}", directory.display()))?;
-        anyhow::ensure!(metadata.is_dir(), "{} is no directory", directory.display());
+        check_directory(directory)?;
         remove_orphans(directory)
             .with_context(|| format!("cannot look through {}", directory.display()))?;
         Ok(Self {
@@ -103,6 +101,24 @@ impl Files {
         };
         self.open.remove(&key);
         Ok(Some(arrived))
+    }
+}
+
+/// A directory that is not there is not made: where files go is for who runs this to say.
+fn check_directory(directory: &Path) -> anyhow::Result<()> {
+    let shown = directory.display();
+    match std::fs::metadata(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => anyhow::bail!(
+            "--output: there is no directory {shown}; make it (`mkdir -p {shown}`), or name another"
+        ),
+        Err(error) => Err(error).with_context(|| format!("--output: cannot use {shown}")),
+        Ok(metadata) => {
+            anyhow::ensure!(
+                metadata.is_dir(),
+                "--output: {shown} is no directory; name one for files to be written into"
+            );
+            Ok(())
+        }
     }
 }
 

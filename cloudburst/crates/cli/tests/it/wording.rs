@@ -142,6 +142,14 @@ fn words_of_send_are_those_reviewed() {
     );
     add(&mut words, "a directory", &["send", "/", "127.0.0.1:9"]);
 
+        (
+            "no such directory",
+            &["--mode", "files", "--output", "/nonexistent/files"],
+        ),
+        (
+            "no directory",
+            &["--mode", "files", "--output", "/dev/null"],
+        ),
     let echo = Listening::start(&["serve", "--mode", "echo"]);
     words.hide(echo.address(), "PEER");
     add(
