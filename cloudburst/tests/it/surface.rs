@@ -36,6 +36,7 @@ const ROOT: &[&str] = &[
     "IntoReply",
     "Key",
     "KeyError",
+    "KeyKind",
     "Keyring",
     "KeyringError",
     "MAX_LIFETIME",

@@ -4,6 +4,7 @@
 mod cli;
 mod commands;
 mod intake;
+mod keys;
 mod metrics;
 mod options;
 mod progress;

@@ -63,8 +63,8 @@ pub use cloudburst_congestion::{
 };
 pub use cloudburst_security::{Identity, Security};
 pub use cloudburst_wire::{
-    BusyAnswers, Failure, FailureReason, IDENTITY_BYTES, IdentityError, Key, KeyError, Keyring,
-    KeyringError, MAX_FAILURE_TEXT_BYTES, PublicKey, SECRET_BYTES, SecretKey, Time,
+    BusyAnswers, Failure, FailureReason, IDENTITY_BYTES, IdentityError, Key, KeyError, KeyKind,
+    Keyring, KeyringError, MAX_FAILURE_TEXT_BYTES, PublicKey, SECRET_BYTES, SecretKey, Time,
 };
 
 pub use self::{

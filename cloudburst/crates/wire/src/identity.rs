@@ -9,12 +9,10 @@ use snow::{
 };
 use zeroize::Zeroize;
 
+use super::key_kind::{KeyKind, PUBLIC_PREFIX, SECRET_PREFIX};
+
 /// Bytes of a secret key and of a public one (X25519, RFC 7748 §5).
 pub const IDENTITY_BYTES: usize = 32;
-
-/// How the two kinds begin as text, so that nobody takes one for the other.
-const SECRET_PREFIX: &str = "cloudburst-secret:";
-const PUBLIC_PREFIX: &str = "cloudburst-public:";
 
 /// The secret half of a key pair, which names its owner to nobody and proves who it is.
 ///
@@ -40,6 +38,14 @@ pub enum IdentityError {
     /// It does not begin as such a key does.
     #[error("the key does not begin with `{0}`; `cloudburst keygen` makes one")]
     Prefix(&'static str),
+    /// It is a key of another kind.
+    #[error("this is {given}, and {wanted} is wanted")]
+    OtherKind {
+        /// The kind that was asked for.
+        wanted: KeyKind,
+        /// The kind that the text is of.
+        given: KeyKind,
+    },
     /// It is not as long as it must be.
     #[error("the key has {0} bytes of text after its prefix instead of 64 hexadecimal digits")]
     Length(usize),
@@ -114,9 +120,15 @@ impl PublicKey {
     }
 }
 
-fn parse(text: &str, prefix: &'static str) -> Result<[u8; IDENTITY_BYTES], IdentityError> {
+fn parse(
+    text: &str,
+    (wanted, prefix): (KeyKind, &'static str),
+) -> Result<[u8; IDENTITY_BYTES], IdentityError> {
     let digits = text.trim().strip_prefix(prefix);
-    let digits = digits.ok_or(IdentityError::Prefix(prefix))?;
+    let digits = digits.ok_or_else(|| match KeyKind::of(text) {
+        Some(given) => IdentityError::OtherKind { wanted, given },
+        None => IdentityError::Prefix(prefix),
+    })?;
     if digits.len() != 2 * IDENTITY_BYTES {
         return Err(IdentityError::Length(digits.len()));
     }
@@ -140,7 +152,7 @@ impl FromStr for SecretKey {
     type Err = IdentityError;
 
     fn from_str(text: &str) -> Result<Self, IdentityError> {
-        parse(text, SECRET_PREFIX).map(Self::new)
+        parse(text, (KeyKind::Secret, SECRET_PREFIX)).map(Self::new)
     }
 }
 
@@ -148,7 +160,7 @@ impl FromStr for PublicKey {
     type Err = IdentityError;
 
     fn from_str(text: &str) -> Result<Self, IdentityError> {
-        parse(text, PUBLIC_PREFIX).and_then(Self::new)
+        parse(text, (KeyKind::Public, PUBLIC_PREFIX)).and_then(Self::new)
     }
 }
 
@@ -225,8 +237,8 @@ mod tests {
     #[test]
     fn mistakes_are_named_and_the_text_is_not() {
         let public = SecretKey::new([1; 32]).public().to_string();
-        let swapped = public.parse::<SecretKey>();
-        assert_eq!(swapped, Err(IdentityError::Prefix(SECRET_PREFIX)));
+        let other = "key".parse::<SecretKey>();
+        assert_eq!(other, Err(IdentityError::Prefix(SECRET_PREFIX)));
         let short = public[..public.len() - 1].parse::<PublicKey>();
         assert_eq!(short, Err(IdentityError::Length(63)));
         let spoilt = public.replace(&public[20..21], "g").parse::<PublicKey>();

@@ -5,6 +5,8 @@ use std::{fmt, num::NonZeroU8, str::FromStr};
 use rand_core::CryptoRng;
 use zeroize::Zeroize;
 
+use super::KeyKind;
+
 /// Bytes of a key's secret.
 pub const SECRET_BYTES: usize = 32;
 /// Keys that a keyring holds at most.
@@ -30,6 +32,9 @@ pub enum KeyError {
         "a key is a number from 1 to 255, a colon and 64 hexadecimal digits; there is no colon"
     )]
     NoColon,
+    /// It is a half of a key pair.
+    #[error("this is {0}, and a shared key is wanted")]
+    OtherKind(KeyKind),
     /// The number is none from 1 to 255.
     #[error("the number before the colon of a key is not one from 1 to 255")]
     Id,
@@ -138,7 +143,9 @@ impl FromStr for Key {
 
     fn from_str(text: &str) -> Result<Self, KeyError> {
         let (id, secret) = text.trim().split_once(':').ok_or(KeyError::NoColon)?;
-        let id = id.parse().map_err(|_| KeyError::Id)?;
+        let id = id.parse();
+        let id =
+            id.map_err(|_| KeyKind::of_half(text).map_or(KeyError::Id, KeyError::OtherKind))?;
         if secret.len() != 2 * SECRET_BYTES {
             return Err(KeyError::Length(secret.len()));
         }

@@ -41,6 +41,7 @@ mod field;
 mod header;
 mod hello;
 mod identity;
+mod key_kind;
 mod keyring;
 mod noise;
 mod replay;
@@ -59,6 +60,7 @@ pub use field::{BufferTooShort, Written};
 pub use header::{Form, HEADER_BYTES, Header, Malformed, PacketKind, STATELESS_PATH, VERSION};
 pub use hello::{Gate, Hello, hello_bytes, write_hello};
 pub use identity::{IDENTITY_BYTES, IdentityError, PublicKey, SecretKey};
+pub use key_kind::KeyKind;
 pub use keyring::{Key, KeyError, Keyring, KeyringError, MAX_KEYS, SECRET_BYTES};
 pub use noise::{
     ACCEPTANCE_BYTES, Acceptance, Clear, Credentials, EPHEMERAL_BYTES, Initiator, NOBODY_BEFORE,

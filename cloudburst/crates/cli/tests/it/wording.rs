@@ -31,18 +31,46 @@ fn add_as_given(words: &mut Transcript, case: &str, arguments: &[&str]) {
 /// Adds what is wrong with the keys of a command: there are none, or not those of the other end.
 fn add_keys(words: &mut Transcript, arguments: &[&str], (option, needed): (&str, &str)) {
     let directory = tempfile::tempdir().expect("a directory");
-    let [own, listed] = ["key", "listed"].map(|name| directory.path().join(name));
-    fs::write(&own, format!("cloudburst-secret:{}\n", "07".repeat(32))).expect("a file");
-    fs::write(&listed, "cloudburst-secret:07\n").expect("a file");
-    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    fs::set_permissions(&own, private).expect("ours");
-    let [own, listed] = [&own, &listed].map(|file| file.to_str().expect("UTF-8"));
+    let write = |name: &str, text: String| {
+        let file = directory.path().join(name);
+        fs::write(&file, text + "\n").expect("a file");
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        fs::set_permissions(&file, private).expect("ours");
+        file.to_str().expect("UTF-8").to_owned()
+    };
+    let own = write("key", format!("cloudburst-secret:{}", "07".repeat(32)));
+    let public = write("peer.pub", format!("cloudburst-public:{}", "07".repeat(32)));
+    let secret = write("peer.key", "cloudburst-secret:07".to_owned());
+    let shared = write("shared", format!("1:{}", "07".repeat(32)));
     words.hide(directory.path().display(), "KEYS");
     add_as_given(words, "no key", arguments);
-    let arguments = [arguments, &["--key-file", own]].concat();
-    add_as_given(words, needed, &arguments);
-    let arguments = [&arguments[..], &[option, listed]].concat();
-    add_as_given(words, "a secret key in place of a public one", &arguments);
+    let with = |key_file: &str, others: &[&str]| {
+        let given = [arguments, &["--key-file", key_file], others].concat();
+        given.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (case, arguments) in [
+        (needed, with(&own, &[])),
+        ("a public key in place of our own", with(&public, &[])),
+        (
+            "a secret key in place of a public one",
+            with(&own, &[option, &secret]),
+        ),
+        (
+            "a shared key in place of a public one",
+            with(&own, &[option, &shared]),
+        ),
+        (
+            "public keys beside a shared one",
+            with(&shared, &[option, &public]),
+        ),
+        (
+            "no such list of public keys",
+            with(&own, &[option, "/nonexistent"]),
+        ),
+    ] {
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        add_as_given(words, case, &arguments);
+    }
 }
 
 /// Adds cases of a command with a peer, each with these arguments after `h:1`.
@@ -114,6 +142,14 @@ fn words_of_serve_are_those_reviewed() {
         ("an address of another host", &["--bind", "192.0.2.1"]),
         ("an address twice", &["-b", "127.0.0.1", "-b", "127.0.0.1"]),
         ("no such mode", &["--mode", "loud"]),
+        (
+            "no such directory",
+            &["--mode", "files", "--output", "/nonexistent/files"],
+        ),
+        (
+            "no directory",
+            &["--mode", "files", "--output", "/dev/null"],
+        ),
     ] {
         add(&mut words, case, &[&["serve"], arguments].concat());
     }
@@ -142,14 +178,6 @@ fn words_of_send_are_those_reviewed() {
     );
     add(&mut words, "a directory", &["send", "/", "127.0.0.1:9"]);
 
-        (
-            "no such directory",
-            &["--mode", "files", "--output", "/nonexistent/files"],
-        ),
-        (
-            "no directory",
-            &["--mode", "files", "--output", "/dev/null"],
-        ),
     let echo = Listening::start(&["serve", "--mode", "echo"]);
     words.hide(echo.address(), "PEER");
     add(
