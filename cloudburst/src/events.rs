@@ -1,13 +1,16 @@
 //! What happens to peers and paths, for those who want to know.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use cloudburst_proto::{FourTuple, GoneReason, PeerId, PublicKey};
+use cloudburst_proto::{FourTuple, GoneReason, KeyMismatch, PeerId, PublicKey};
 
 /// Events that wait for a listener at most; older ones give way to newer ones.
 pub(super) const EVENTS: usize = 1_024;
@@ -64,6 +67,17 @@ pub enum EndpointEvent {
         peer: PeerId,
         /// The share of its datagrams that was lost, 0 to 1.
         loss: f64,
+    },
+    /// Datagrams were refused because of the keys that they came by. Announced, and logged as a
+    /// warning, a second after the first, and every ten seconds at most, however many come;
+    /// [`Refusals`](super::Refusals) counts all.
+    KeyRefused {
+        /// The address that the latest of them claims to come from.
+        remote: SocketAddr,
+        /// Why the keys of the latest do not fit.
+        mismatch: KeyMismatch,
+        /// Datagrams since the last such event, of whomever they were.
+        datagrams: u64,
     },
     /// So many events came faster than they were taken, and are missing here.
     Lagged {

@@ -133,7 +133,7 @@ pub use cloudburst_code::{self as code, Schedule};
 pub use cloudburst_proto::{
     BusyAnswers, ConfigError, CongestionControl, ConnectRefused, Failure, FailureReason,
     ForeignPeer, FourTuple, GoneReason, Health, IDENTITY_BYTES, Identity, IdentityError, Key,
-    KeyError, KeyKind, Keyring, KeyringError, MAX_LIFETIME, PathReport, PeerId,
+    KeyError, KeyKind, KeyMismatch, Keyring, KeyringError, MAX_LIFETIME, PathReport, PeerId,
     Priority, PublicKey, Quotas, Reason, Receipt, Refusals, Reservation, SECRET_BYTES, SecretKey,
     Security, SendOptions, SendRefused, SocketId, StartError, TransportStatistics, Undelivered,
 };

@@ -1,7 +1,7 @@
 //! Changes to peers and paths, for those who listen.
 
 use super::{super::EndpointEvent, Driver};
-use cloudburst_proto::{Event, Health};
+use cloudburst_proto::{Event, Health, RefusedKeys};
 
 impl Driver {
     /// Lets listeners know of a change to a peer or a path; there may be none.
@@ -38,6 +38,18 @@ impl Driver {
                     "the circuit breaker has tripped: too much is lost at the reserved rate; nothing more is sent to this peer"
                 );
                 EndpointEvent::CircuitBroken { peer, loss }
+            }
+            Event::KeysRefused(RefusedKeys {
+                remote,
+                mismatch,
+                datagrams,
+            }) => {
+                tracing::warn!(%remote, datagrams, "refused somebody whose key does not fit ours: {mismatch}");
+                EndpointEvent::KeyRefused {
+                    remote,
+                    mismatch,
+                    datagrams,
+                }
             }
             _ => return,
         };

@@ -1,6 +1,8 @@
 //! What is heard of peers and paths.
 
-use cloudburst::{Endpoint, EndpointEvent, Events, GoneReason, SecretKey, Security};
+use std::time::Duration;
+
+use cloudburst::{Endpoint, EndpointEvent, Events, GoneReason, KeyMismatch, SecretKey, Security};
 
 use super::{SOON, config, elsewhere, killed, pair, secured, within};
 
@@ -47,6 +49,35 @@ async fn a_server_hears_who_comes_and_by_which_key() {
         _ => None,
     });
     assert_eq!(reason.await, GoneReason::Forgotten);
+}
+
+#[tokio::test]
+async fn a_server_hears_of_a_key_that_is_not_on_its_list() {
+    let [listed, stranger, own] = [1, 2, 3].map(|number| SecretKey::new([number; 32]));
+    let security = Security::with_allowed(own.clone(), [listed.public()]);
+    let server = Endpoint::bind(secured(1, security)).await.unwrap();
+    let mut heard = server.events().unwrap();
+    let config = secured(2, Security::key_pair(stranger.clone()));
+    let config = config.with_lifetime(Duration::from_millis(300)).unwrap();
+    let client = Endpoint::bind(config).await.unwrap();
+    let peer = client.connect_to(own.public(), server.local_addrs());
+    let peer = peer.await.unwrap();
+    assert!(within(client.send(peer, "let me in")).await.is_err());
+    let (remote, datagrams) = first(&mut heard, |event| match event {
+        EndpointEvent::KeyRefused {
+            remote,
+            mismatch,
+            datagrams,
+        } => {
+            assert_eq!(*mismatch, KeyMismatch::NotListed(stranger.public()));
+            Some((*remote, *datagrams))
+        }
+        _ => None,
+    })
+    .await;
+    assert!(client.local_addrs().contains(&remote), "{remote}");
+    let refused = server.statistics().await.unwrap().protocol.refused;
+    assert_eq!(datagrams, refused.not_allowed);
 }
 
 #[tokio::test]

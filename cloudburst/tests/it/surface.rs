@@ -37,6 +37,7 @@ const ROOT: &[&str] = &[
     "Key",
     "KeyError",
     "KeyKind",
+    "KeyMismatch",
     "Keyring",
     "KeyringError",
     "MAX_LIFETIME",

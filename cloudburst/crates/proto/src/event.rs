@@ -5,6 +5,8 @@ mod names;
 
 use core::time::Duration;
 
+use cloudburst_security::RefusedKeys;
+
 pub use self::{
     failure::{ConnectRefused, ForeignPeer, Reason, SendRefused, Undelivered},
     names::{FourTuple, PeerId, SocketId, TransportId},
@@ -185,6 +187,9 @@ pub enum Event {
         /// Why it is.
         reason: GoneReason,
     },
+    /// Datagrams were refused because of the keys that they came by. Reported a second after the first,
+    /// and every ten seconds at most, however many come.
+    KeysRefused(RefusedKeys),
     /// A path in use was found to deliver ([`Health::Good`]), for the first time or again, or to
     /// deliver no longer ([`Health::Dead`]).
     PathHealth {

@@ -18,7 +18,8 @@ use std::collections::HashMap;
 
 use chacha20::ChaCha20Rng;
 use cloudburst_security::{
-    Addresses, Associations, Purpose, Randomness, Remotes, ReplayStore, Secrets, Security,
+    Addresses, Associations, KeyMismatches, Purpose, Randomness, Remotes, ReplayStore, Secrets,
+    Security,
 };
 use foldhash::fast::FixedState;
 use rand_core::Rng;
@@ -75,6 +76,8 @@ pub(super) struct Handshake {
     /// Those that we chose ourselves.
     by_remote: HashMap<SocketAddr, PeerId, FixedState>,
     unvalidated: usize,
+    /// Those whose keys are not ours.
+    pub(super) mismatches: KeyMismatches,
 }
 
 /// A peer as the packet layer knows it.
@@ -161,6 +164,7 @@ impl Handshake {
             by_ephemeral: HashMap::with_hasher(hasher()),
             by_remote: HashMap::with_hasher(hasher()),
             unvalidated: 0,
+            mismatches: KeyMismatches::default(),
         };
         (handshake, hash_seed)
     }

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use cloudburst_security::KeyMismatch;
+
 use super::{
     control::SourceDatagram,
     event::{Ecn, Event, FourTuple, PeerId},
@@ -12,6 +14,7 @@ use super::{
     receiver::Receiver,
     statistics::TransportStatistics,
     time::Time,
+    timers::{TimerKey, Timers},
 };
 
 /// A datagram that is authentic, as far as the keys tell.
@@ -44,6 +47,7 @@ pub(super) struct Intake<'r> {
     pub(super) outbound: &'r mut Outbound,
     pub(super) events: &'r mut VecDeque<Event>,
     pub(super) statistics: &'r mut TransportStatistics,
+    pub(super) timers: &'r mut Timers<TimerKey>,
     /// Nobody is taken without a token.
     pub(super) needs_token: bool,
 }
@@ -92,6 +96,7 @@ impl Intake<'_> {
         let is_plain = header.form == Form::Plain;
         if is_plain != self.handshake.is_unprotected() {
             statistics.refused.unknown_key += 1;
+            self.note_mismatch(source.four_tuple, KeyMismatch::Kind);
             return None;
         }
         match header.form {
@@ -202,7 +207,18 @@ impl Intake<'_> {
                 _ => None,
             },
             Judged::NeedsToken => Some(Arrival::NeedsToken(source)),
+            Judged::Mismatch(mismatch) => {
+                self.note_mismatch(source.four_tuple, mismatch);
+                None
+            }
             Judged::Refused => None,
+        }
+    }
+
+    fn note_mismatch(&mut self, from: FourTuple, mismatch: KeyMismatch) {
+        let mismatches = &mut self.handshake.mismatches;
+        if let Some(due) = mismatches.note(self.now, from.remote, mismatch) {
+            self.timers.add(due, TimerKey::KeyMismatches);
         }
     }
 

@@ -110,9 +110,8 @@ impl Router {
         self.handshake.prepare(now, peer, &self.outbound.sender);
         let known = (paths, self.handshake.framing(now, peer));
         let counted = (&mut self.timers, &mut self.statistics);
-        let accepted = self
-            .outbound
-            .send(now, message, known, &self.config, counted)?;
+        let (outbound, config) = (&mut self.outbound, &self.config);
+        let accepted = outbound.send(now, message, known, config, counted)?;
         if accepted.awaits_first_contact {
             // Dead paths are pinged besides, while a message waits.
             let probe = Question::ping(now.as_nanos(), 0);
@@ -145,13 +144,12 @@ impl Router {
             outbound: &mut self.outbound,
             events: &mut self.events,
             statistics: &mut self.statistics,
+            timers: &mut self.timers,
         };
         match intake.open(from, datagram) {
             Some(Arrival::Answer(peer, opened)) => self.take_answer(now, peer, &opened),
             Some(Arrival::Question(opened)) => self.take_question(now, opened),
-            Some(Arrival::Candidate(candidate, opened)) => {
-                self.take_candidate(now, *candidate, opened);
-            }
+            Some(Arrival::Candidate(who, opened)) => self.take_candidate(now, *who, opened),
             Some(Arrival::NeedsToken(source)) => {
                 self.questions(now).answer(source, Answer::Challenge);
             }
@@ -315,6 +313,7 @@ impl Router {
                 TimerKey::Peer(id) => self.attend_peer(now, id),
                 TimerKey::Feedback(id) => self.questions(now).attend_feedback(id),
                 TimerKey::Cancellations(id) => self.upkeep(now).attend_cancellations(id),
+                TimerKey::KeyMismatches => self.upkeep(now).report_key_mismatches(),
             }
         }
     }

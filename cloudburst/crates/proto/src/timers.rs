@@ -16,6 +16,8 @@ pub(super) enum TimerKey {
     Feedback(PeerId),
     /// Messages that were given up, of which the peer has not answered.
     Cancellations(PeerId),
+    /// Somebody has keys that are not ours.
+    KeyMismatches,
 }
 
 /// Times at which keys are due. A key may be in it several times: who is called

@@ -100,6 +100,12 @@ impl Upkeep<'_> {
         false
     }
 
+    /// Says whose keys were not ours since the last time.
+    pub(super) fn report_key_mismatches(&mut self) {
+        let report = self.handshake.mismatches.report(self.now);
+        self.events.extend(report.map(Event::KeysRefused));
+    }
+
     fn next_keepalive(&self, id: PeerId) -> Option<Time> {
         let interval = self.keepalive.filter(|_| self.handshake.is_ours(id));
         self.outbound.sender.next_keepalive(id, interval)

@@ -6,6 +6,7 @@
 mod address;
 mod associations;
 mod inbound;
+mod key_mismatch;
 mod message_window;
 mod randomness;
 mod remotes;
@@ -18,6 +19,7 @@ pub use self::{
     address::{Addresses, Verdict},
     associations::{Association, Associations, PendingOffer, Slot},
     inbound::Inbound,
+    key_mismatch::{KeyMismatch, KeyMismatches, RefusedKeys},
     message_window::{MAX_SPAN, MessageStatus, MessageWindow},
     randomness::{Purpose, Randomness},
     remotes::Remotes,

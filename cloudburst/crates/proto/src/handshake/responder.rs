@@ -4,7 +4,9 @@ use core::{hash::BuildHasher as _, net::IpAddr, time::Duration};
 
 use foldhash::fast::FixedState;
 
-use cloudburst_security::{Association, Freshness, MOST_OFFER_AGE, RETRY_LIFETIME, Security};
+use cloudburst_security::{
+    Association, Freshness, KeyMismatch, MOST_OFFER_AGE, RETRY_LIFETIME, Security,
+};
 
 use super::{Handshake, initiator::CLOCK_ERROR};
 use crate::{
@@ -104,7 +106,9 @@ pub(crate) enum Judged<'d> {
     Candidate(Box<Candidate>, &'d [u8]),
     /// It has to be made again, with a token.
     NeedsToken,
-    /// It is refused, which was counted.
+    /// Its keys do not fit ours, which was counted.
+    Mismatch(KeyMismatch),
+    /// It is refused for another reason, which was counted.
     Refused,
 }
 
@@ -126,11 +130,11 @@ impl Handshake {
         let clear = hello.clear;
         let Some((gate, credentials)) = responding(&self.security, &clear) else {
             refused.unknown_key += 1;
-            return Judged::Refused;
+            return Judged::Mismatch(KeyMismatch::Kind);
         };
         if !hello.passes(&gate) {
             refused.not_authentic += 1;
-            return Judged::Refused;
+            return Judged::Mismatch(KeyMismatch::OtherKey);
         }
         let has_token = hello.has_token();
         if has_token {
@@ -161,7 +165,8 @@ impl Handshake {
             && !key.is_some_and(|key| identity.allowed.contains(&key))
         {
             refused.not_allowed += 1;
-            return Judged::Refused;
+            let mismatch = key.map(KeyMismatch::NotListed);
+            return mismatch.map_or(Judged::Refused, Judged::Mismatch);
         }
         match self
             .replays

@@ -85,6 +85,48 @@ fn who_is_not_on_the_list_is_not_heard() {
     assert_eq!(pair.ends[1].statistics().peers_now, 0);
 }
 
+/// Reported with where it is and why, once for all its datagrams.
+#[test]
+fn who_has_other_keys_is_reported_once() {
+    let [own, server] = key_pairs();
+    let listed = KeyMismatch::NotListed(secret(9).public());
+    let unlisted = config(Security::key_pair(secret(9)));
+    let renewed = config(Security::with_allowed(secret(9), [secret(1).public()]));
+    for (mut client, server, later, expected) in [
+        (unlisted, &server, None, listed),
+        // Its new key is not known to the client yet.
+        (own, &server, Some(&renewed), KeyMismatch::OtherKey),
+        (shared_key(3), &shared_key(4), None, KeyMismatch::OtherKey),
+        (shared_key(3), &server, None, KeyMismatch::Kind),
+        (
+            TransportConfig::unprotected(),
+            &server,
+            None,
+            KeyMismatch::Kind,
+        ),
+    ] {
+        client.budget.lifetime = Duration::from_millis(500);
+        let (mut pair, peer) = Pair::of([&client, server], 4);
+        if let Some(later) = later {
+            pair.ends[1] = restarted(&pair, later, 9);
+        }
+        pair.send(peer, 5_000);
+        pair.run(Duration::from_secs(2), |_, _| false);
+        let refused = pair.ends[1].statistics().refused;
+        let counted = refused.not_allowed + refused.not_authentic + refused.unknown_key;
+        let reports: Vec<_> = pair
+            .events(1)
+            .into_iter()
+            .filter_map(|event| match event {
+                Event::KeysRefused(it) => Some((it.remote.ip(), it.mismatch, it.datagrams)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(reports, [(address(0, 0).ip(), expected, counted)]);
+        assert!(counted > 1, "{expected:?}");
+    }
+}
+
 /// Finding 5, and what `require_validation` alone could do before: recorded first flights and all
 /// that followed, from anywhere, at any time, and after a restart of the receiver.
 #[test]
