@@ -144,6 +144,44 @@ fn the_readmes_client_reaches_its_server_from_behind_a_translator_and_a_firewall
     }
 }
 
+/// Beside a firewall on the server's machine that lets nothing out but answers: one from another address
+/// or port than was asked would be none.
+#[test]
+fn the_readmes_server_answers_beside_a_stateful_firewall() {
+    let networks = networks!("guarded");
+    networks.home.guard_server("4433-4436").unwrap();
+    let _server = networks.serve();
+    for address in [SERVER, SECONDARY] {
+        let (output, _) = networks.client(&format!("{address}:4433-4436"));
+        let told = text(&output);
+        assert!(output.status.success(), "{told}");
+        assert!(told.contains("delivered after"), "{told}");
+    }
+}
+
+/// In the host's address, in its name, in the port, and in how it is written.
+#[test]
+fn the_readmes_client_fails_soon_with_a_typo_in_the_address() {
+    let networks = networks!("typo");
+    let _server = networks.serve();
+    // How long a name takes is the resolver's business.
+    for (server, within, says) in [
+        ("198.51.100.70:4433-4436", 6, "TimedOut"),
+        ("198.51.100.7.invalid:4433-4436", 60, "198.51.100.7.invalid"),
+        ("198.51.100.7:4437", 1, "Unreachable"),
+        ("198.51.100.7", 1, "198.51.100.7"),
+        ("198.51.100.7:4436-4433", 1, "4436-4433"),
+    ] {
+        let (output, took) = networks.client(server);
+        let told = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{server}: {told}");
+        assert!(told.contains(says), "not `{says}`: {told}");
+        assert!(took < Duration::from_secs(within), "{server}: {took:?}");
+    }
+    let (output, _) = networks.client(&format!("{SERVER}:4433-4436"));
+    assert!(output.status.success(), "{}", text(&output));
+}
+
 #[test]
 fn the_readmes_client_fails_soon_with_a_wrong_key_and_without_a_server() {
     let networks = networks!("mistakes");

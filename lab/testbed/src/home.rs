@@ -80,6 +80,29 @@ impl Home {
         Ok(())
     }
 
+    /// Has the server's machine let in no datagram but those for these ports, and out none but answers.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel tracks no connections.
+    pub fn guard_server(&self, ports: &str) -> Result<(), NamespaceError> {
+        let rules = format!(
+            "table inet guard {{
+                 chain incoming {{
+                     type filter hook input priority 0; policy drop;
+                     udp dport {ports} accept
+                     ct state established,related accept
+                 }}
+                 chain outgoing {{
+                     type filter hook output priority 0; policy drop;
+                     ct state established,related accept
+                 }}
+             }}\n"
+        );
+        self.server.run_with_input("nft -f -", &rules)?;
+        Ok(())
+    }
+
     /// Returns true if a socket of UDP is bound to a port of the server's machine.
     ///
     /// # Errors
