@@ -10,6 +10,7 @@ mod path_revalidation;
 mod performance;
 mod port_rotation;
 mod priority;
+mod probes;
 mod silence;
 mod soak;
 mod sweep;
