@@ -21,6 +21,17 @@ fn there_is_a_seed_for_every_lie() {
     corpus::assert_has("liar", seeds());
 }
 
+/// Else most of what a fuzzer makes would be nothing.
+#[test]
+fn what_is_said_is_sealed_from_the_beginning() {
+    for options in 0..8 {
+        let said = |options: u8| liar::check(&[&[options][..], &lie(3, 9)].concat());
+        let (with, without) = (said(options), said(options | liar::WITHOUT_KEYS));
+        assert!(with > 100, "{options}: {with} datagrams");
+        assert_eq!(without, 0, "{options}: there is no offer");
+    }
+}
+
 #[test]
 fn whatever_a_peer_with_a_key_says_harms_nobody_else() {
     let inputs = any_bytes::after_each(seeds().into_values(), 20, 400);

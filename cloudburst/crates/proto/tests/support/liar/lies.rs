@@ -66,6 +66,11 @@ impl Liar {
         }
     }
 
+    /// Whether an end has accepted an offer of it.
+    pub(super) fn has_keys(&self, end: usize) -> bool {
+        self.conversations[end].data.is_some()
+    }
+
     fn draw(&mut self) -> [u8; 32] {
         self.drawn += 1;
         *blake3_like(self.drawn)
