@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// So many datagrams of a key holder that lies, sealed, have to leave endpoints as they should be.
-const DATAGRAMS_OF_A_LIAR: u64 = 10_000_000;
+const DATAGRAMS_OF_A_LIAR: u64 = 100_000_000;
 
 /// One thing to check.
 pub(super) struct Step {
