@@ -249,8 +249,8 @@ impl AdaptiveController {
             .is_some_and(|at| at > self.recovery_until);
         self.recover(is_new, news);
         let has_lost = news.lost > 0;
-        let has_queue = self.rounds.has_queue();
-        if let Some((window, threshold)) = self.chance.take(now, news, has_queue) {
+        let queues = self.queues();
+        if let Some((window, threshold)) = self.chance.take(now, news, queues) {
             self.window = self.window.max(window);
             self.threshold = self.threshold.max(threshold);
         }
@@ -263,22 +263,27 @@ impl AdaptiveController {
     }
 
     /// Whether what is lost may be lost by chance: nothing stands in a queue, and what came behind
-    /// it has not met one that was full.
+    /// it has not met one that was full; or no more is lost where one stands.
     fn is_chance(&mut self, now: Time) -> bool {
-        if self.rounds.has_queue() {
-            self.chance.forget(now);
-            return false;
-        }
-        if self.rounds.has_met(8, Duration::ZERO) {
-            return false;
-        }
         let (lost, sent) = self.rounds.loss();
+        let (has_queue, has_met) = self.queues();
+        if has_queue || has_met {
+            // A small window tells little of queues: most of what others have in them is there always.
+            let is_apart = self.window >= SMALL_DATAGRAMS * self.datagram
+                && self.chance.is_apart_from_queues(now, (lost, sent));
+            if has_queue && !is_apart {
+                self.chance.forget(now);
+            }
+            return is_apart;
+        }
         let share = share(lost, sent);
         let is_due = self.since_chance >= CHANCE_ROUNDS && !self.is_starting();
         let is_chance = if is_due {
             self.chance.is_usual(now, self.rounds.loss())
         } else {
-            share <= HEAVY_LOSS.max(self.chance.share(now)) || lost < 2
+            share <= HEAVY_LOSS.max(self.chance.share(now))
+                || lost < 2
+                || self.chance.is_found(now) && self.chance.is_usual(now, (lost, sent))
         };
         if !is_chance {
             self.since_chance = 0;
@@ -286,6 +291,12 @@ impl AdaptiveController {
             self.chance.try_less(now, share, before);
         }
         is_chance
+    }
+
+    /// Whether a queue stands, and whether what came last has met one.
+    fn queues(&self) -> (bool, bool) {
+        let has_met = self.rounds.has_met(8, Duration::ZERO);
+        (self.rounds.has_queue(), has_met)
     }
 
     fn is_starting(&self) -> bool {

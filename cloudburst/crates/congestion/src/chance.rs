@@ -3,6 +3,9 @@
 //! A bottleneck without much of a queue drops what is too much, and then less when less is sent. A
 //! radio loses a share whatever is sent. So the first large loss without a queue reduces the window
 //! as any loss does, and what becomes of the loss says which of the two it was.
+//!
+//! Nor does a queue say that it has overflowed: where no more is lost of what meets one than of what
+//! meets none, it has not.
 
 use core::time::Duration;
 
@@ -11,8 +14,9 @@ use cloudburst_wire::Time;
 
 /// The share of losses that is taken for chance while nothing stands in a queue, as BBR does.
 const USUAL: f64 = 0.02;
-/// What a trial finds is believed for so long, up to so many times the share that it found.
-const BELIEVED_FOR: Duration = Duration::from_secs(10);
+/// What a trial finds is believed for as long as the least delay, up to so many times the share that it
+/// found: each trial costs a third of the window.
+const BELIEVED_FOR: Duration = Duration::from_secs(60);
 const MARGIN: f64 = 1.6;
 /// A larger share is never taken for chance.
 const MOST: f64 = 0.5;
@@ -27,6 +31,12 @@ const OURS_FOR: Duration = Duration::from_secs(2);
 const DEVIATIONS: f64 = 2.0;
 /// Datagrams over which the share is remembered.
 const MEMORY: u32 = 100;
+/// Losses that have met no queue from which on their share is compared with that of those in queues, how
+/// old the last of them may be, and the share that queues may lose then. Twenty senders on a slow link
+/// find no queue ever empty, and lose more than that (`cargo xtask congestion --cell twenty-10`).
+const LEAST_CLEAR: f64 = 4.0;
+const CLEAR_FOR: Duration = Duration::from_secs(10);
+const MOST_IN_QUEUES: f64 = 0.12;
 
 /// Finds out whether losses depend on what is sent.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +49,37 @@ pub(super) struct Chance {
     trial: Option<Trial>,
     /// The share that was lost without a queue, over a longer time.
     long_share: f64,
+    /// What met no queue, when any of that was lost last, and what met one.
+    clear: Outcomes,
+    clear_lost_at: Time,
+    queued: Outcomes,
+}
+
+/// Datagrams of late, and those of them that were lost.
+#[derive(Clone, Copy, Debug)]
+struct Outcomes {
+    sent: f64,
+    lost: f64,
+}
+
+impl Outcomes {
+    /// Datagrams that are remembered: losses of a hundredth have to be seen several times.
+    const MEMORY: f64 = 500.0;
+    const NONE: Self = Self {
+        sent: 0.0,
+        lost: 0.0,
+    };
+
+    fn add(&mut self, news: &Acknowledged) {
+        let sent = f64::from(news.sent);
+        let keep = Self::MEMORY / (Self::MEMORY + sent);
+        self.sent = (self.sent + sent) * keep;
+        self.lost = (self.lost + f64::from(news.lost)) * keep;
+    }
+
+    fn share(&self) -> f64 {
+        self.lost / self.sent.max(1.0)
+    }
 }
 
 /// A window was reduced for losses that may be chance.
@@ -62,6 +103,9 @@ impl Chance {
             ours_until: now,
             trial: None,
             long_share: 0.0,
+            clear: Outcomes::NONE,
+            clear_lost_at: now,
+            queued: Outcomes::NONE,
         }
     }
 
@@ -81,10 +125,29 @@ impl Chance {
         now < self.ours_until
     }
 
+    /// Whether a trial has found a share that is lost whatever is sent.
+    pub(super) fn is_found(&self, now: Time) -> bool {
+        self.trial.is_none() && now < self.until
+    }
+
     /// Whether it may be chance, and usual, that so many are lost of so many.
     pub(super) fn is_usual(&self, now: Time, (lost, sent): (u32, u32)) -> bool {
+        // A share that was found is sure enough to let few losses of few datagrams pass.
+        let deviations = DEVIATIONS + f64::from(u8::from(self.is_found(now)));
         let mean = self.share(now) * f64::from(sent);
-        f64::from(lost) <= mean + DEVIATIONS * mean.sqrt() + 0.5
+        is_likely(f64::from(lost), mean, deviations)
+    }
+
+    /// Whether as little is lost of what meets a queue as of what meets none, of late and of a round
+    /// trip (`round`): it is not the queue that has lost it.
+    pub(super) fn is_apart_from_queues(&self, now: Time, round: (u32, u32)) -> bool {
+        let (lost, sent) = (f64::from(round.0), f64::from(round.1));
+        let share = self.clear.share() * MARGIN;
+        let is_known = self.clear.lost >= LEAST_CLEAR && now.since(self.clear_lost_at) <= CLEAR_FOR;
+        is_known
+            && share <= MOST_IN_QUEUES
+            && is_likely(self.queued.lost, share * self.queued.sent, DEVIATIONS)
+            && is_likely(lost, share * sent, DEVIATIONS + 1.0)
     }
 
     /// The window is reduced for losses without a queue.
@@ -102,20 +165,27 @@ impl Chance {
 
     /// A queue was seen: what was found does not hold any more.
     pub(super) fn forget(&mut self, now: Time) {
-        let long_share = self.long_share;
-        *self = Self {
-            long_share,
-            ..Self::new(now)
-        };
+        self.found = USUAL;
+        (self.until, self.ours_until) = (now, now);
+        self.trial = None;
     }
 
-    /// Takes a report. Returns the window to go back to and its threshold, if less was sent in vain.
+    /// Takes a report; a queue stands, or was only met. Returns the window to go back to and its threshold, if
+    /// less was sent in vain.
     pub(super) fn take(
         &mut self,
         now: Time,
         news: &Acknowledged,
-        has_queue: bool,
+        (has_queue, has_met): (bool, bool),
     ) -> Option<(f64, f64)> {
+        if has_queue || has_met {
+            self.queued.add(news);
+        } else {
+            self.clear.add(news);
+            if news.lost > 0 {
+                self.clear_lost_at = now;
+            }
+        }
         if news.sent > 0 && !has_queue {
             let sample = f64::from(news.lost) / f64::from(news.sent);
             let weight = f64::from(news.sent) / f64::from(news.sent + MEMORY);
@@ -145,6 +215,12 @@ impl Chance {
     }
 }
 
+/// Whether it may be by chance that so many are lost where one expects `mean`: by so many standard
+/// deviations more, and as many datagrams above the first, for what is rare is not spread like that.
+fn is_likely(lost: f64, mean: f64, deviations: f64) -> bool {
+    lost <= mean + deviations * mean.sqrt() + (deviations - DEVIATIONS) + 0.5
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,7 +237,10 @@ mod tests {
             newest_sent_at: Some(at(2)),
             ..Acknowledged::default()
         };
-        (chance.take(at(3), &news, false), chance.share(at(3)))
+        (
+            chance.take(at(3), &news, (false, false)),
+            chance.share(at(3)),
+        )
     }
 
     #[test]
@@ -171,5 +250,35 @@ mod tests {
         assert!((0.1..0.2).contains(&share), "{share}");
         assert_eq!(after(0.2, 1), (None, USUAL));
         assert_eq!(after(0.9, 90), (None, USUAL), "too much for chance");
+    }
+
+    /// Whether losses in a queue are taken for chance when so many of a thousand are lost without one,
+    /// and with one.
+    fn is_apart(clear: u32, queued: u32, after: u64) -> bool {
+        let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+        let mut chance = Chance::new(at(1));
+        for (lost, queues) in [(clear, (false, false)), (queued, (true, true))] {
+            for part in 0..50 {
+                let lost = lost * (part + 1) / 50 - lost * part / 50;
+                let news = Acknowledged {
+                    sent: 20,
+                    received: 20 - lost,
+                    lost,
+                    ..Acknowledged::default()
+                };
+                chance.take(at(2), &news, queues);
+            }
+        }
+        chance.is_apart_from_queues(at(2 + after), (1, 20))
+    }
+
+    #[test]
+    fn queues_that_lose_no_more_than_what_meets_none_have_not_overflowed() {
+        assert!(is_apart(50, 50, 0), "5 % whatever stands in the queue");
+        assert!(is_apart(20, 10, 0), "even less in queues");
+        assert!(!is_apart(10, 40, 0), "four times as much in queues");
+        assert!(!is_apart(0, 5, 0), "nothing is lost without a queue");
+        assert!(!is_apart(50, 50, 11), "it is too long ago");
+        assert!(!is_apart(400, 400, 0), "too much for chance");
     }
 }
