@@ -222,6 +222,10 @@ impl AdaptiveController {
         let carried = paths.bytes_per_s.unwrap_or(0.0) * self.round_trip.as_secs_f64();
         self.carried = carried;
         self.bottlenecks = paths.bottlenecks.max(1) as f64;
+        if let Some(bytes_per_s) = paths.bytes_per_s {
+            let seconds = self.bottlenecks * self.datagram / bytes_per_s.max(1.0);
+            self.rounds.transmission = Duration::from_secs_f64(seconds);
+        }
         self.round_trip = paths.round_trip.unwrap_or(self.round_trip);
         if news.sent > 0 && paths.round_trip.is_some() {
             let pause = paths.ack_timeout.max(self.round_trip * 2) + FEEDBACK_DELAY;

@@ -20,6 +20,10 @@ const LEAST_SAMPLES: u32 = 3;
 const RISE_SAMPLES: u32 = 8;
 const RISE: [Duration; 2] = [Duration::from_millis(4), Duration::from_millis(16)];
 const RISE_PART: u32 = 8;
+/// A backlog of so many of our datagrams is no queue, as in TCP Veno (Fu and Liew 2003, β): on a path of
+/// 0.2 ms two datagrams that leave together would be one. But no more than a millisecond is none.
+const OWN_DATAGRAMS: u32 = 3;
+const MOST_BACKLOG: Duration = Duration::from_millis(1);
 /// A queue that passes by is longer than so many of our datagrams.
 const PASSING_DATAGRAMS: u32 = 4;
 
@@ -66,6 +70,8 @@ pub(super) struct Rounds {
     passing: Passing,
     /// The round trip of an empty path.
     base: Duration,
+    /// The time that a datagram takes at the bottleneck, if it is known.
+    pub(super) transmission: Duration,
 }
 
 impl Rounds {
@@ -79,6 +85,7 @@ impl Rounds {
             samples: 0,
             passing: Passing::Unknown,
             base: Duration::ZERO,
+            transmission: Duration::ZERO,
         }
     }
 
@@ -86,6 +93,7 @@ impl Rounds {
     pub(super) fn restart(&mut self, now: Time) {
         *self = Self {
             base: self.base,
+            transmission: self.transmission,
             number: self.number,
             ..Self::new(now)
         };
@@ -214,7 +222,8 @@ impl Rounds {
     fn threshold(&self, part: u32, datagrams: Duration) -> Duration {
         // Windows of few datagrams would take any queue for their own.
         let own = datagrams.min(self.base / LEAST_PART);
-        (self.base / part).max(NOISE).max(own)
+        let backlog = (self.transmission * OWN_DATAGRAMS).min(MOST_BACKLOG);
+        (self.base / part).max(NOISE).max(own).max(backlog)
     }
 
     /// Whether a queue stood at the bottleneck of late, and was not the jitter of hosts.
