@@ -51,7 +51,7 @@ impl AdaptiveController {
         let was_starting = self.is_starting();
         let is_blind = was_starting && self.start == Start::Alone;
         let is_queue = self.rounds.has_queue();
-        if is_blind || self.is_unvalidated || share > MUCH_LOSS && is_queue {
+        if is_blind || is_queue && (self.is_unvalidated || share > MUCH_LOSS) {
             // So much goes through in a round trip; the window before was only hoped for.
             let mut through = news.delivered_since as f64;
             if in_flight < FILLED * prior {
