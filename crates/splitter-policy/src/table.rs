@@ -170,5 +170,11 @@ impl<'a, M: Memory> Table<'a, M> {
     }
 }
 
+// Last, for it moves no line of what the kernel programs are built of.
+#[cfg(not(target_arch = "bpf"))]
+mod inherit;
+#[cfg(not(target_arch = "bpf"))]
+pub use inherit::{InheritedFlow, TABLE_VERSION, UNSTATED_TABLE_VERSION, upgraded};
+
 #[cfg(test)]
 pub(crate) mod tests;

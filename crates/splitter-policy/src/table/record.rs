@@ -33,9 +33,9 @@ pub(crate) struct Counted {
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Record {
-    owner: Word,
-    first: Word,
-    second: Word,
+    pub(super) owner: Word,
+    pub(super) first: Word,
+    pub(super) second: Word,
 }
 
 const START_UNIT_BITS: u32 = 10;

@@ -7,8 +7,8 @@ use crate::flow::{FlowEntry, TunnelRole};
 /// A guard of a flow's slot, held for one packet.
 #[derive(Debug)]
 pub struct SlotGuard<'a> {
-    record: &'a Record,
-    owner: Owner,
+    pub(super) record: &'a Record,
+    pub(super) owner: Owner,
     index: usize,
     /// The slot was given to the flow just now.
     pub is_new: bool,

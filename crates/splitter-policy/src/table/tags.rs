@@ -12,7 +12,7 @@ use super::{GROUP_SLOTS, Word};
 /// The tags of a group's slots, each in a byte of one word.
 #[repr(transparent)]
 #[derive(Debug, Default)]
-pub struct Tags(Word);
+pub struct Tags(pub(super) Word);
 
 impl Tags {
     /// Whether none of the slots may be that of a flow with `tag`.

@@ -2,6 +2,7 @@
 
 mod eviction;
 mod flood;
+mod inherit;
 mod model;
 pub(crate) mod record;
 

@@ -1,0 +1,113 @@
+//! Flows that another build's table knew.
+
+use super::record::{NOW_NS, entries};
+use super::*;
+use crate::flow::FlowEntry;
+use proptest::prelude::*;
+
+const TIMEOUT_NS: u64 = 100_000 * SECOND;
+
+fn table<'a>(layout: &'a Layout, groups: &'a Groups) -> Table<'a, Groups> {
+    Table {
+        memory: groups,
+        layout,
+    }
+}
+
+/// All flows of a table, as an agent finds them.
+fn inherited(groups: &Groups, version: u32) -> Vec<InheritedFlow> {
+    let slots = 0..GROUP_SLOTS;
+    let of_v4 = groups.v4.iter().flat_map(|group| {
+        let slots = slots.clone();
+        slots.filter_map(move |index| group.inherited(index, version))
+    });
+    let of_v6 = groups.v6.iter().flat_map(|group| {
+        let slots = slots.clone();
+        slots.filter_map(move |index| group.inherited(index, version))
+    });
+    of_v4.chain(of_v6).collect()
+}
+
+fn known(layout: &Layout, groups: &Groups, key: &FlowKey) -> Option<FlowEntry> {
+    let slot = table(layout, groups).lookup(key)?;
+    Some(slot.entry(NOW_NS))
+}
+
+proptest! {
+    /// Whatever the seeds and the size of either table are.
+    #[test]
+    fn what_was_known_of_flows_is_known_in_the_next_table(
+        entries in proptest::collection::vec(entries(), 1..40),
+        seed in 0u64..1_000,
+        sizes in (400u32..1_000, 400u32..1_000),
+    ) {
+        let layouts = [(sizes.0, seed), (sizes.1, seed + 1)]
+            .map(|(flows, seed)| Layout::for_flows(flows, seeds(seed)));
+        let [old, new] = [0, 1].map(|index: usize| Groups::new(&layouts[index]));
+        for (number, entry) in (0..).zip(&entries) {
+            let key = match number % 2 {
+                0 => random_v4(number),
+                _ => v6(number as u32, 443),
+            };
+            let slot = table(&layouts[0], &old).insert(&key, NOW_NS, TIMEOUT_NS, || false);
+            slot.expect("there is room").commit(entry, NOW_NS);
+        }
+        let flows = inherited(&old, TABLE_VERSION);
+        prop_assert_eq!(flows.len(), entries.len());
+        for flow in &flows {
+            prop_assert!(table(&layouts[1], &new).inherit(flow, NOW_NS, TIMEOUT_NS));
+        }
+        for flow in &flows {
+            let before = known(&layouts[0], &old, &flow.key);
+            prop_assert!(before.is_some());
+            prop_assert_eq!(known(&layouts[1], &new, &flow.key), before);
+            // A flood does not take it for one that is not there.
+            let table = table(&layouts[1], &new);
+            let is_ruled_out = match &flow.key {
+                FlowKey::V4(key) => table.line_v4(key).map(|line| line.is_ruled_out()),
+                FlowKey::V6(key) => table.line_v6(key).map(|line| line.is_ruled_out()),
+            };
+            prop_assert_eq!(is_ruled_out, Some(false));
+        }
+        prop_assert!(inherited(&old, TABLE_VERSION + 1).is_empty());
+    }
+}
+
+/// A change that this finds is another layout: raise [`TABLE_VERSION`], say in `inherit.rs` what differs and
+/// how a flow of the version before is read, and only then put the new number here.
+#[test]
+fn tables_of_a_version_are_laid_out_alike() {
+    let layout = Layout::for_flows(1_000, seeds(7));
+    let groups = Groups::new(&layout);
+    let table = table(&layout, &groups);
+    for number in 0..200 {
+        let key = match number % 2 {
+            0 => random_v4(number),
+            _ => v6(number as u32, 443),
+        };
+        let is_long = number % 3 == 0;
+        let entry = FlowEntry {
+            packets: 1 + mixed(number) % (1 << (number % 38)),
+            bytes: 1 + mixed(number) % (1 << (number % 49)),
+            first_seen_ns: NOW_NS - number * SECOND,
+            last_seen_ns: NOW_NS,
+            drained_ns: NOW_NS + number * 1_000_000,
+            long_since_ns: if is_long {
+                NOW_NS - number * 1_000_000
+            } else {
+                0
+            },
+            flags: number % 32,
+            changes: number % 8,
+        };
+        let slot = table.insert(&key, NOW_NS, TIMEOUT_NS, || false);
+        slot.expect("there is room").commit(&entry, NOW_NS);
+    }
+    let records = inherited(&groups, TABLE_VERSION);
+    let records = records.iter().flat_map(|flow| flow.words);
+    let tags = groups.tags.iter().map(Tags::bits);
+    let digest = records
+        .chain(tags)
+        .fold(0, |digest: u64, word| mixed(digest.rotate_left(7) ^ word));
+    assert_eq!((TABLE_VERSION, digest), (1, 0xa7f7_4e48_1bc5_6c45));
+}
