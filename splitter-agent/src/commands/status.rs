@@ -7,6 +7,7 @@ use flow_cli::{group_thousands, print, print_json};
 use flow_report::Table;
 use serde::Serialize;
 use splitter_config::{Config, Overrides, SiteName, SteeringMode};
+use splitter_datapath::InheritedFlows;
 use splitter_instance::report::Report;
 use splitter_instance::{AttachedInterface, EgressRow, Instance, Owner, State, TunnelEgress};
 use splitter_netlink::{Family, InterfaceName};
@@ -14,6 +15,7 @@ use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::forward::Fallback;
 use splitter_policy::pass_reason::PassReason;
+use splitter_policy::table::TABLE_VERSION;
 use splitter_steering::routes::{Destinations, FollowedPrefixes, RouteAudit};
 
 use super::InForce;
@@ -47,6 +49,7 @@ struct Status {
     /// tunnels that are not counted.
     egress: Vec<EgressRow>,
     flows: Flows,
+    flow_table: FlowTable,
     completion: Vec<Completion>,
     passed: Vec<Passed>,
     /// Where the kernel sends what should be split, as it was asked just now; none where it did not
@@ -56,6 +59,13 @@ struct Status {
     followed: Vec<FollowedPrefixes>,
     /// What the agent that watches the tunnels reports; none while there is no such agent.
     health: Option<Report>,
+}
+
+/// How flows lie in their table, and what became of them at the last change of build.
+#[derive(Serialize)]
+struct FlowTable {
+    version: u32,
+    inherited: Option<InheritedFlows>,
 }
 
 /// A change that awaits its confirmation.
@@ -168,7 +178,11 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
     Ok(Status {
         name: config.name.to_string(),
         up: dataplane.is_some(),
-        owner: state.map(|state| state.owner),
+        owner: state.as_ref().map(|state| state.owner),
+        flow_table: FlowTable {
+            version: TABLE_VERSION,
+            inherited: state.and_then(|state| state.inherited),
+        },
         missing: missing.map(ToString::to_string).collect(),
         in_place,
         absent,
@@ -318,6 +332,9 @@ fn show(status: &Status) -> Result<()> {
         print(format_args!(
             "  not everything is in place: `splitter plan` shows what `splitter up` would mend"
         ))?;
+    }
+    if let Some(inherited) = &status.flow_table.inherited {
+        print(format_args!("  at the last change of build {inherited}"))?;
     }
     if status.steering != SteeringMode::Dscp {
         print(format_args!("  steering by {}", status.steering))?;

@@ -1,7 +1,7 @@
 //! An agent after one of another version, whose maps are laid out in another way.
 
 use crate::support::site;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aya::Ebpf;
@@ -149,6 +149,145 @@ fn restored_with_their_flows(site: &Site, steering: &str) {
     site.assert_clean(&before);
 }
 
+/// Another log level is another build: its programs go on with the very tables of those before.
+#[test]
+fn flows_stay_in_their_table_when_its_layout_is_the_same() {
+    for steering in ["dscp", "mark", "redirect"] {
+        on_site(|site| {
+            let mode = format!("[steering]\nmode = '{steering}'\n");
+            site.configure(&mode);
+            let before = site.routing();
+            site.json(&["up"]);
+            assert_eq!(
+                site.json(&["status"])["flow_table"]["inherited"],
+                Value::Null
+            );
+            let mut connection = Connection::open(&site.topology);
+            connection.send(LONG_BYTES);
+            let known = packets(site, &connection);
+
+            site.configure(&format!("{mode}[log]\npackets = 'debug'\n"));
+            let plan = site.json(&["plan"]);
+            assert_eq!(plan["plan"]["flows"]["outcome"], "kept", "{plan}");
+            let upgraded = site.splitter(&["up"]);
+            assert!(upgraded.status.success(), "{}", stderr(&upgraded));
+            assert!(stderr(&upgraded).contains("the flow table stays, with all "));
+            assert!(packets(site, &connection) >= known, "{steering}");
+            connection.send(LONG_BYTES);
+            assert!(packets(site, &connection) > known + 100, "{steering}");
+            let status = site.json(&["status"]);
+            let inherited = &status["flow_table"]["inherited"];
+            assert_eq!(inherited["outcome"], "kept", "{status}");
+            assert!(inherited["flows"].as_u64() > Some(0), "{status}");
+            assert_eq!(status["flows"]["became_long"], 0, "it was long before");
+            site.json(&["down"]);
+            site.assert_clean(&before);
+        });
+    }
+}
+
+/// As the book says: the agent is killed, and the one of the new build comes after it.
+#[test]
+fn flows_survive_an_upgrade_of_an_agent_that_runs() {
+    on_site(|site| {
+        let before = site.routing();
+        let daemon = site.run();
+        let mut connection = Connection::open(&site.topology);
+        connection.send(LONG_BYTES);
+        let known = packets(site, &connection);
+        daemon.end(Signal::SIGKILL);
+        // Nobody runs: they are counted all the same.
+        connection.send(LONG_BYTES);
+        site.configure("[log]\npackets = 'debug'\n");
+        let daemon = site.run();
+        let words = "the flow table stays, with all ";
+        assert!(daemon.log().contains(words), "{}", daemon.log());
+        assert!(packets(site, &connection) > known + 100);
+        let status = site.json(&["status"]);
+        assert_eq!(status["flow_table"]["inherited"]["outcome"], "kept");
+        assert_eq!(status["owner"], "run");
+        assert!(daemon.end(Signal::SIGTERM).success());
+        site.assert_clean(&before);
+    });
+}
+
+/// Of another size, or of a build that noted no version of its tables, they are copied.
+#[test]
+fn flows_are_copied_into_a_table_of_another_layout() {
+    for (change, has_note) in [("[flows]\ntable_size = 9000\n", true), ("", false)] {
+        on_site(|site| {
+            let before = site.routing();
+            site.json(&["up"]);
+            let mut connection = Connection::open(&site.topology);
+            connection.send(LONG_BYTES);
+            let known = packets(site, &connection);
+
+            if !has_note {
+                std::fs::remove_file(note(site)).expect("it was noted");
+            }
+            site.configure(change);
+            say_that_another_build_runs(site);
+            let plan = site.json(&["plan"]);
+            assert_eq!(plan["plan"]["flows"]["outcome"], "copied", "{plan}");
+            let upgraded = site.splitter(&["up"]);
+            assert!(upgraded.status.success(), "{}", stderr(&upgraded));
+            let reported = stderr(&upgraded);
+            let words = "flows were copied from a flow table of version 1";
+            assert!(reported.contains(words), "{reported}");
+            assert_eq!(packets(site, &connection), known);
+            connection.send(LONG_BYTES);
+            assert!(packets(site, &connection) > known + 100);
+            let status = site.json(&["status"]);
+            let inherited = &status["flow_table"]["inherited"];
+            assert_eq!(inherited["outcome"], "copied", "{status}");
+            assert_eq!(inherited["left_out"], 0, "{status}");
+            assert_eq!(status["flows"]["became_long"], 0, "it was long before");
+            site.json(&["down"]);
+            site.assert_clean(&before);
+        });
+    }
+}
+
+#[test]
+fn flows_of_a_layout_that_is_not_known_are_forgotten_and_that_is_said() {
+    on_site(|site| {
+        let before = site.routing();
+        site.json(&["up"]);
+        let mut connection = Connection::open(&site.topology);
+        connection.send(LONG_BYTES);
+
+        let note = note(site);
+        let noted = std::fs::read_link(&note).expect("it is noted");
+        let later = noted
+            .to_str()
+            .expect("text")
+            .replacen(":1:", ":4000000000:", 1);
+        std::fs::remove_file(&note).expect("it is there");
+        std::os::unix::fs::symlink(later, &note).expect("a link");
+        say_that_another_build_runs(site);
+        let plan = site.json(&["plan"]);
+        assert_eq!(plan["plan"]["flows"]["outcome"], "forgotten", "{plan}");
+        let upgraded = site.splitter(&["up"]);
+        assert!(upgraded.status.success(), "{}", stderr(&upgraded));
+        let reported = stderr(&upgraded);
+        let words = "all flows start again as short: the table before is of version 4000000000";
+        assert!(reported.contains(words), "{reported}");
+        let status = site.json(&["status"]);
+        let inherited = &status["flow_table"]["inherited"];
+        assert_eq!(inherited["outcome"], "forgotten", "{status}");
+        connection.send(LONG_BYTES);
+        let status = site.json(&["status"]);
+        assert_eq!(status["flows"]["became_long"], 1, "{status}");
+        site.json(&["down"]);
+        site.assert_clean(&before);
+    });
+}
+
+/// What says how flows lie in the pinned tables.
+fn note(site: &Site) -> PathBuf {
+    site.bpffs().join("splitter/test/maps/tables")
+}
+
 /// How many packets of a connection the programs have counted towards the other site.
 fn packets(site: &Site, connection: &Connection) -> u64 {
     let flows = site.json(&["flows"]);
@@ -223,12 +362,16 @@ fn pretend_to_be_an_older_version(site: &Site) -> Ebpf {
         .pin(replaced(&pins.join("split")))
         .expect("the pin is free");
 
+    say_that_another_build_runs(site);
+    old
+}
+
+fn say_that_another_build_runs(site: &Site) {
     let file = site.path("run/test/state.json");
     let text = std::fs::read(&file).expect("it is up");
     let mut state: Value = serde_json::from_slice(&text).expect("JSON");
     state["object"] = OTHER_DIGEST.into();
     std::fs::write(&file, state.to_string()).expect("a file");
-    old
 }
 
 /// The path, where nothing is any more.

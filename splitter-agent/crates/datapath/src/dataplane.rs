@@ -46,7 +46,7 @@ impl Dataplane {
         // Of an agent that was killed here: the program, which is pinned last, is not there.
         pins.remove()?;
         pins.prepare()?;
-        load::load(object, pins, options).inspect_err(|_| {
+        load::load(object, pins, options, None).inspect_err(|_| {
             // The first error is the one to report; pins that stay are found by
             // the next `up` or `down`.
             let _ = pins.remove();

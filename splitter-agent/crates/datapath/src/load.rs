@@ -15,11 +15,12 @@ use splitter_policy::table::Layout;
 
 use super::error::{map_errno, map_error, program_errno, typed};
 use super::names::{
-    CLOCK_PROGRAM, CLOCK_READING, COUNT_EGRESS, COUNTERS, EGRESS, FLOWS_V4, FLOWS_V6,
+    CLOCK_PROGRAM, CLOCK_READING, COUNT_EGRESS, COUNTERS, EGRESS, FLOW_TABLES, FLOWS_V4, FLOWS_V6,
     LAN_ADDRESSES, READS_QUEUES, SETTINGS, SHORT_QUEUES, SITE_DEVICES, TAGS, TARGETS, TUNNELS,
 };
 use super::program::program_name;
 use super::shapes::Shape;
+use super::table_note::TableNote;
 use super::{KernelError, Object, Pins, calibrate};
 
 /// How a program is to be loaded.
@@ -39,11 +40,18 @@ pub struct LoadOptions {
 ///
 /// Some kernels let no program read their memory (`lockdown=confidentiality`, of which a container
 /// may not be told): there the programs do without the queues in front of tunnels.
-pub(super) fn load(object: &Object, pins: &Pins, options: &LoadOptions) -> Result<(), KernelError> {
-    match load_reading(object, pins, options, true) {
+///
+/// Flow tables that are `kept` are pinned there already, and are spread by this layout.
+pub(super) fn load(
+    object: &Object,
+    pins: &Pins,
+    options: &LoadOptions,
+    kept: Option<Layout>,
+) -> Result<(), KernelError> {
+    match load_reading(object, pins, (options, kept), true) {
         Err(KernelError::Verifier { last_words, .. }) if last_words.contains(READING) => {
             tracing::debug!("this kernel lets no program read its memory");
-            load_reading(object, pins, options, false)
+            load_reading(object, pins, (options, kept), false)
         }
         loaded => loaded,
     }
@@ -55,17 +63,21 @@ const READING: &str = "probe_read_kernel";
 fn load_reading(
     object: &Object,
     pins: &Pins,
-    options: &LoadOptions,
+    (options, kept): (&LoadOptions, Option<Layout>),
     reads_queues: bool,
 ) -> Result<(), KernelError> {
-    let mut ebpf = load_object(object, options, reads_queues)?;
+    let mut ebpf = load_object(object, options, kept.map(|_| pins), reads_queues)?;
     let clock = measure_clock(&mut ebpf)?;
     let mut settings: Array<_, Shape<Settings>> =
         typed(SETTINGS, Array::try_from(map_mut(&mut ebpf, SETTINGS)?))?;
+    let layout = match kept {
+        Some(layout) => layout,
+        None => Layout::for_flows(options.table_size, draw_seeds()?),
+    };
     let reported = Settings {
         config: options.policy,
         clock,
-        layout: Layout::for_flows(options.table_size, draw_seeds()?),
+        layout,
     };
     settings
         .set(0, Shape(reported), 0)
@@ -82,21 +94,16 @@ fn load_reading(
         SteeringMode::Dscp | SteeringMode::Mark => &[],
     };
     let seen: &[_] = if reads_queues { &[SHORT_QUEUES] } else { &[] };
-    let common = [
-        SETTINGS,
-        COUNTERS,
-        TUNNELS,
-        FLOWS_V4,
-        FLOWS_V6,
-        EGRESS,
-        SITE_DEVICES,
-    ];
-    for name in common.iter().chain(redirecting).chain(seen).copied() {
+    let common = [SETTINGS, COUNTERS, TUNNELS, EGRESS, SITE_DEVICES];
+    let tables: &[_] = if kept.is_some() { &[] } else { &FLOW_TABLES };
+    let maps = common.iter().chain(redirecting).chain(seen).chain(tables);
+    for name in maps.copied() {
         let path = pins.map(name);
         let map = map_mut(&mut ebpf, name)?;
         map.pin(&path)
             .map_err(|source| KernelError::PinObject { path, source })?;
     }
+    TableNote::new(layout).write(pins)?;
     let path = pins.count_egress();
     let counting = classifier_mut(&mut ebpf, COUNT_EGRESS)?;
     counting.load().map_err(load_error(COUNT_EGRESS))?;
@@ -115,6 +122,7 @@ fn load_reading(
 fn load_object(
     object: &Object,
     options: &LoadOptions,
+    kept_at: Option<&Pins>,
     reads_queues: bool,
 ) -> Result<Ebpf, KernelError> {
     let level = log_level(options.packet_log);
@@ -127,6 +135,11 @@ fn load_object(
         .map_max_entries(TAGS, 2 * groups)
         .override_global(READS_QUEUES, &reads_queues, true)
         .override_global("AYA_LOG_LEVEL", &level, false);
+    if let Some(pins) = kept_at {
+        for name in FLOW_TABLES {
+            loader.map_pin_path(name, pins.map(name));
+        }
+    }
     loader.load(object.bytes()).map_err(|error| match &error {
         aya::EbpfError::MapError(source) if map_errno(source) == Some(libc::EPERM) => {
             KernelError::NotPermitted {

@@ -9,6 +9,8 @@ pub(super) const CLOCK_READING: &str = "CLOCK_READING";
 pub(super) const FLOWS_V4: &str = "FLOWS_V4";
 pub(super) const FLOWS_V6: &str = "FLOWS_V6";
 pub(super) const TAGS: &str = "TAGS";
+/// All that holds flows.
+pub(super) const FLOW_TABLES: [&str; 3] = [FLOWS_V4, FLOWS_V6, TAGS];
 pub(super) const CLOCK_PROGRAM: &str = "read_clocks";
 pub(super) const SHORT_QUEUES: &str = "SHORT_QUEUES";
 pub(super) const QUEUE_SEARCH: &str = "QUEUE_SEARCH";

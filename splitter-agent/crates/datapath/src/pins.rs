@@ -64,6 +64,11 @@ impl Pins {
         self.root.join("maps").join(name)
     }
 
+    /// The note on how flows lie in their maps, which goes where those go.
+    pub(super) fn table_note(&self) -> PathBuf {
+        self.map("tables")
+    }
+
     /// The link that attaches the program to an interface of the site.
     pub fn link(&self, interface: &str) -> PathBuf {
         self.link_at(TcSide::Ingress, interface)

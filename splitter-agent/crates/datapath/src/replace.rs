@@ -9,14 +9,15 @@ use aya::programs::xdp::XdpLink;
 use splitter_config::SteeringMode;
 
 use super::error::program_error;
+use super::inherit::{FoundTables, InheritedFlows};
 use super::program::Program;
 use super::program::program_name;
 use super::{Dataplane, KernelError, LoadOptions, Object, Pins, chain, load};
 
 impl Dataplane {
     /// Loads `object` with maps of its own, puts it in the place of the pinned program on every
-    /// interface, and pins it there. Flows start again. The earlier program and its maps are kept
-    /// until [`settle`](Self::settle), for [`take_back`](Self::take_back).
+    /// interface, and pins it there. Flows are known on, as far as [`InheritedFlows`] says. The earlier
+    /// program and its maps are kept until [`settle`](Self::settle), for [`take_back`](Self::take_back).
     ///
     /// # Errors
     /// See [`KernelError`]. The earlier programs stay in place then.
@@ -24,28 +25,34 @@ impl Dataplane {
         object: &Object,
         pins: &Pins,
         options: &LoadOptions,
-    ) -> Result<Self, KernelError> {
+    ) -> Result<(Self, InheritedFlows), KernelError> {
         let staged = pins.staged();
         staged.discard()?;
         staged.prepare()?;
-        load::load(object, &staged, options)
-            .and_then(|()| hand_over(pins, &staged, options.steering))
-            .inspect_err(|_| {
-                // The first error is the one to report; the next `up` or `down` removes what is left.
-                let _ = staged.discard();
-            })?;
+        let tables = FoundTables::look(pins, options.table_size);
+        let handed_over = tables.keep(pins, &staged).and_then(|kept| {
+            load::load(object, &staged, options, kept)?;
+            let flows = tables.hand_on(pins, &staged, options);
+            hand_over(pins, &staged, options.steering)?;
+            Ok(flows)
+        });
+        let flows = handed_over.inspect_err(|_| {
+            // The first error is the one to report; the next `up` or `down` removes what is left.
+            let _ = staged.discard();
+        })?;
         let adopted = pins.adopt(&staged).and_then(|()| {
             Self::open(pins)?.ok_or(KernelError::Missing {
                 kind: "program",
                 name: program_name(options.steering),
             })
         });
-        adopted.inspect_err(|_| {
+        let dataplane = adopted.inspect_err(|_| {
             if let Err(error) = Self::take_back(pins, options.steering) {
                 tracing::error!(event = "programs_not_restored", %error, "cannot restore the earlier programs");
             }
             let _ = staged.discard();
-        })
+        })?;
+        Ok((dataplane, flows))
     }
 
     /// Puts the programs that [`replace`](Self::replace) has replaced back in their place, with the

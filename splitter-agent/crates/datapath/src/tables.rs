@@ -11,7 +11,8 @@ use std::ptr::NonNull;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use splitter_policy::flow::{FlowEntry, FlowKey};
 use splitter_policy::table::{
-    GROUP_SLOTS, Group, Layout, Slot, SlotV4, SlotV6, StoredFlow, is_expired,
+    GROUP_SLOTS, Group, GroupV4, GroupV6, InheritedFlow, Layout, Memory, Slot, SlotV4, SlotV6,
+    StoredFlow, Table, Tags, Word, is_expired,
 };
 
 /// Both families' tables, mapped.
@@ -50,6 +51,35 @@ impl FlowTables {
         }
     }
 
+    /// Has these tables, which nobody uses yet, know the flows of others of that version. Returns how many
+    /// those are, and the tags of these tables.
+    pub(super) fn inherit(
+        &self,
+        from: &Self,
+        version: u32,
+        now_ns: u64,
+        idle_timeout_ns: u64,
+    ) -> (u64, Vec<Tags>) {
+        let groups = (self.layout.groups_v4 + self.layout.groups_v6) as usize;
+        let memory = MappedMemory {
+            v4: self.v4.groups(),
+            v6: self.v6.groups(),
+            tags: (0..groups).map(|_| Tags::default()).collect(),
+        };
+        let table = Table {
+            memory: &memory,
+            layout: &self.layout,
+        };
+        let mut found = 0;
+        let mut take = |flow: &InheritedFlow| {
+            found += 1;
+            table.inherit(flow, now_ns, idle_timeout_ns);
+        };
+        from.v4.for_each_inherited(version, &mut take);
+        from.v6.for_each_inherited(version, &mut take);
+        (found, memory.tags)
+    }
+
     /// Frees the slots of flows that are over, and shows each flow to `visit`, with
     /// whether its slot was freed.
     pub fn sweep(
@@ -61,6 +91,31 @@ impl FlowTables {
         let may_free = |found: &StoredFlow| is_expired(&found.entry, now_ns, idle_timeout_ns);
         self.v4.sweep(&self.layout, now_ns, may_free, &mut visit);
         self.v6.sweep(&self.layout, now_ns, may_free, &mut visit);
+    }
+}
+
+/// Both families' memory, as a table works on it, with tags that are only here.
+struct MappedMemory<'m> {
+    v4: &'m [GroupV4],
+    v6: &'m [GroupV6],
+    tags: Vec<Tags>,
+}
+
+impl Memory for MappedMemory<'_> {
+    fn group_v4(&self, index: u32) -> Option<&GroupV4> {
+        self.v4.get(index as usize)
+    }
+
+    fn group_v6(&self, index: u32) -> Option<&GroupV6> {
+        self.v6.get(index as usize)
+    }
+
+    fn tags(&self, index: u32) -> Option<&Tags> {
+        self.tags.get(index as usize)
+    }
+
+    fn exchange(word: &Word, old: u64, new: u64) -> bool {
+        word.exchange(old, new)
     }
 }
 
@@ -96,6 +151,14 @@ impl<S: Slot> Mapped<S> {
         // `self` lives. They are made of atomic words, for which any bytes are
         // valid, and which the kernel may change at any time.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.groups) }
+    }
+
+    fn for_each_inherited(&self, version: u32, mut visit: impl FnMut(&InheritedFlow)) {
+        for group in self.groups() {
+            let slots = 0..GROUP_SLOTS;
+            let flows = slots.filter_map(|index| group.inherited(index, version));
+            flows.for_each(|flow| visit(&flow));
+        }
     }
 
     fn for_each(&self, now_ns: u64, mut visit: impl FnMut(&Group<S>, usize, &StoredFlow)) {

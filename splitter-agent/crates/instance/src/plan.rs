@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 use splitter_config::{AttachMode, Config, SteeringMode};
-use splitter_datapath::{AttachedMode, Dataplane, ForeignProgram, KernelError, Pins, program_kind};
+use splitter_datapath::{
+    AttachedMode, Dataplane, FlowsOutlook, ForeignProgram, KernelError, Pins, program_kind,
+};
 use splitter_netlink::{Family, InterfaceName, Interfaces};
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::table::{GROUP_FLOWS, GroupV4, GroupV6, Layout, Tags};
@@ -36,6 +38,9 @@ pub struct Plan {
     /// The program that counts what leaves by each tunnel. It is attached when packets are split
     /// already, and makes no difference to that.
     pub egress: Vec<EgressAttachment>,
+    /// What becomes of the flows that the programs know which are replaced; none where none are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<FlowsOutlook>,
     /// Memory that the kernel sets aside for the flow tables, in bytes.
     pub table_bytes: u64,
     #[serde(skip)]
@@ -50,7 +55,8 @@ pub enum ProgramAction {
     Keep,
     /// They are loaded and pinned.
     Load,
-    /// Those of another build or log level are replaced where they are; flows start again.
+    /// Those of another build or log level are replaced where they are; [`Plan::flows`] says what becomes of
+    /// flows.
     Replace,
 }
 
@@ -147,8 +153,11 @@ pub(crate) fn assemble(
             )
         }
     };
+    let table_size = inputs.config.flows.table_size.get();
+    let is_replaced = program == ProgramAction::Replace;
     Ok(Plan {
         program,
+        flows: is_replaced.then(|| FlowsOutlook::of(inputs.pins, table_size)),
         settings,
         shaping,
         routes,
@@ -157,7 +166,7 @@ pub(crate) fn assemble(
         attachments: attachments(inputs)?,
         absent: inputs.absent.clone(),
         egress: inputs.egress.clone(),
-        table_bytes: table_bytes(inputs.config.flows.table_size.get()),
+        table_bytes: table_bytes(table_size),
         policy: inputs.policy,
     })
 }
@@ -279,11 +288,17 @@ impl fmt::Display for Split<'_> {
                 "+ load the kernel programs; the flow tables take {} MiB",
                 plan.table_bytes.div_ceil(1 << 20)
             )?,
-            ProgramAction::Replace => writeln!(
-                f,
-                "~ replace the kernel programs of another build or log level, without a gap; flows start again as short, and the flow tables take {} MiB",
-                plan.table_bytes.div_ceil(1 << 20)
-            )?,
+            ProgramAction::Replace => {
+                write!(
+                    f,
+                    "~ replace the kernel programs of another build or log level, without a gap; the flow tables take {} MiB",
+                    plan.table_bytes.div_ceil(1 << 20)
+                )?;
+                match &plan.flows {
+                    Some(flows) => writeln!(f, "; {flows}")?,
+                    None => writeln!(f)?,
+                }
+            }
         }
         match plan.settings {
             PolicyAction::Keep => writeln!(f, "= keep their settings")?,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use splitter_config::Config;
-use splitter_datapath::Object;
+use splitter_datapath::{InheritedFlows, Object};
 use splitter_steering::shaping::SavedQdisc;
 use splitter_steering::{Placements, routes::Footprint};
 
@@ -50,6 +50,10 @@ pub struct State {
     /// The file that it was configured by.
     #[serde(default)]
     pub file: Option<PathBuf>,
+    /// What became of the flows when the programs were last replaced by those of another build, since it
+    /// was brought up.
+    #[serde(default)]
+    pub inherited: Option<InheritedFlows>,
     /// The configuration that was put in place, as the text of a file.
     #[serde(default)]
     pub config: String,
@@ -73,6 +77,7 @@ impl State {
             network: current_network(),
             placements,
             file: None,
+            inherited: None,
             config: config.to_toml(),
         }
     }

@@ -1,6 +1,6 @@
 //! Bringing an instance up.
 
-use splitter_datapath::{Dataplane, LoadOptions};
+use splitter_datapath::{Dataplane, InheritedFlows, LoadOptions};
 use splitter_netlink::Interfaces;
 use splitter_policy::config::PolicyConfig;
 
@@ -40,9 +40,10 @@ impl Instance {
         let is_replaced = matches!(loaded, Loaded::OtherBuild { .. });
         // What a crash has left says where things are, but not that the instance is up.
         let before = found.as_ref().filter(|_| !is_new);
-        let state = self.state_once_up(&plan, found.as_ref(), before, owner);
+        let mut state = self.state_once_up(&plan, found.as_ref(), before, owner);
         let on_the_way = state.coming_from(found.as_ref());
-        let mut dataplane = self.programs(loaded, plan.policy, &on_the_way, before)?;
+        let (mut dataplane, inherited) = self.programs(loaded, plan.policy, &on_the_way, before)?;
+        state.inherited = inherited.or(state.inherited);
         let mut undo = Undo {
             pins: is_new.then(|| self.pins.clone()),
             attached: Vec::new(),
@@ -112,7 +113,9 @@ impl Instance {
         let placements = plan.routes.placements.clone();
         // A file that is not known now may have been so before.
         let file = self.file.clone().or_else(|| found?.file.clone());
-        State::new(owner, &self.config, &self.object, placements, noted).of_file(file)
+        let state = State::new(owner, &self.config, &self.object, placements, noted);
+        let inherited = before.and_then(|state| state.inherited.clone());
+        State { inherited, ..state }.of_file(file)
     }
 
     /// The programs that are loaded if they are ours, else new ones in their place. The state file
@@ -123,16 +126,18 @@ impl Instance {
         policy: PolicyConfig,
         on_the_way: &State,
         before: Option<&State>,
-    ) -> Result<Dataplane, InstanceError> {
+    ) -> Result<(Dataplane, Option<InheritedFlows>), InstanceError> {
         let directory = self.config.instance_dir();
         let is_replaced = matches!(loaded, Loaded::OtherBuild { .. });
         // Written before anything is changed, for `down` after a crash.
         let noted = on_the_way.clone().with_object_of(&loaded);
         noted.write(&directory)?;
         let dataplane = match loaded {
-            Loaded::Current(dataplane) => Ok(*dataplane),
-            Loaded::Nothing => self.load(policy),
-            Loaded::OtherBuild { .. } => self.replace(policy),
+            Loaded::Current(dataplane) => Ok((*dataplane, None)),
+            Loaded::Nothing => self.load(policy).map(|dataplane| (dataplane, None)),
+            Loaded::OtherBuild { .. } => self
+                .replace(policy)
+                .map(|(dataplane, flows)| (dataplane, Some(flows))),
         };
         let Ok(dataplane) = dataplane else {
             match before {
@@ -159,14 +164,17 @@ impl Instance {
         Ok(Dataplane::load(&self.object, &self.pins, &options)?)
     }
 
-    fn replace(&self, policy: PolicyConfig) -> Result<Dataplane, InstanceError> {
+    fn replace(&self, policy: PolicyConfig) -> Result<(Dataplane, InheritedFlows), InstanceError> {
         let options = self.load_options(policy);
-        let dataplane = Dataplane::replace(&self.object, &self.pins, &options)?;
-        tracing::warn!(
-            event = "programs_replaced",
-            "replaced the kernel programs of another build or log level; all flows start again as short"
-        );
-        Ok(dataplane)
+        let (dataplane, flows) = Dataplane::replace(&self.object, &self.pins, &options)?;
+        const REPLACED: &str = "replaced the kernel programs of another build or log level";
+        match &flows {
+            InheritedFlows::Forgotten { .. } => {
+                tracing::warn!(event = "programs_replaced", "{REPLACED}; {flows}");
+            }
+            _ => tracing::info!(event = "programs_replaced", "{REPLACED}; {flows}"),
+        }
+        Ok((dataplane, flows))
     }
 
     fn load_options(&self, policy: PolicyConfig) -> LoadOptions {

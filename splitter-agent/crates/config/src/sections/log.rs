@@ -6,7 +6,7 @@ use crate::key::Change::Restart;
 use crate::kind::{enumeration, word};
 
 const OTHER_BUILD: &str = "another build of the program is needed: end the agent, then start it \
-                           again; flows start again as short";
+                           again; flows stay known";
 
 section! {
     /// Says what the kernel program logs.
