@@ -97,6 +97,22 @@ fn loss_costs_no_round_trips() {
     }
 }
 
+/// A quarter of what four paths carry, where two datagrams that leave together wait as long as a round trip
+/// takes, or are seen as a queue: what is lost by chance is not taken for what a queue has lost.
+#[test]
+fn loss_beside_short_queues_leaves_the_paths_to_messages() {
+    let slow = [100 * MICRO, 5 * MILLI].map(|delay_ns| {
+        let mut scenario = Scenario::plain(31).messages(1_400, 93_000, 14 * MILLI);
+        scenario.paths = vec![Path::new(50_000_000, 100_000, delay_ns); 4];
+        for (number, send) in scenario.sends.iter_mut().enumerate() {
+            send.bytes = [5_000, 20_000, 93_000][number % 3];
+        }
+        let scenario = scenario.impaired(Impairments::losing(Loss::Each(0.05)));
+        must_deliver(scenario).percentile_ms(0.95)
+    });
+    assert!(slow[0] < 50.0 && slow[1] < 50.0, "{slow:?} ms");
+}
+
 #[test]
 fn duplication() {
     let outcome = must_deliver(mixed(6).impaired(Impairments {
