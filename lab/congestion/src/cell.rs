@@ -62,6 +62,8 @@ pub(crate) struct Cell {
     pub(crate) queue_bdp: f64,
     /// What chance begins with.
     pub(crate) seed: u64,
+    /// Paths of each of our senders, all through the bottleneck.
+    pub(crate) paths: u16,
 }
 
 impl fmt::Display for Cell {
@@ -86,6 +88,7 @@ impl Cell {
             rtt_ms,
             queue_bdp: SWITCH_BYTES * 8e-3 / (rate_mbit * rtt_ms),
             seed: SEED,
+            paths: 1,
         }
     }
 
@@ -154,6 +157,7 @@ pub(crate) fn cells(is_quick: bool) -> Vec<Cell> {
                     rtt_ms,
                     queue_bdp,
                     seed: SEED,
+                    paths: 1,
                 });
                 cells.extend(one);
             }

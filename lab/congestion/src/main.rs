@@ -66,6 +66,9 @@ struct Arguments {
     /// What chance begins with: how much a cell owes to it, others tell.
     #[arg(long, default_value_t = SEED, conflicts_with = "namespaces")]
     seed: u64,
+    /// Paths of each of our senders, which all lead through the bottleneck: a client has sixteen by default.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), conflicts_with = "namespaces")]
+    paths: u16,
     /// Cells at the same time; without it as many as there are cores.
     #[arg(long)]
     jobs: Option<usize>,
@@ -99,7 +102,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     for cell in &mut chosen {
-        cell.seed = arguments.seed;
+        (cell.seed, cell.paths) = (arguments.seed, arguments.paths);
     }
     let directory = directory(arguments);
     fs::create_dir_all(&directory)
@@ -117,7 +120,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Of the results; those of another seed are others.
+/// Of the results; those of another seed or number of paths are others.
 fn directory(arguments: &Arguments) -> PathBuf {
     let name = match arguments {
         Arguments { quick: true, .. } => "quick",
@@ -126,10 +129,14 @@ fn directory(arguments: &Arguments) -> PathBuf {
         } => "namespaces",
         _ => "all",
     };
-    match arguments.seed {
-        SEED => arguments.out.join(name),
-        seed => arguments.out.join(format!("{name}-seed-{seed}")),
+    let mut name = name.to_owned();
+    if arguments.seed != SEED {
+        name += &format!("-seed-{}", arguments.seed);
     }
+    if arguments.paths != 1 {
+        name += &format!("-paths-{}", arguments.paths);
+    }
+    arguments.out.join(name)
 }
 
 /// Prints the rows. Fails if a bound does not hold.

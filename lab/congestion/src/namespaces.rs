@@ -33,6 +33,7 @@ pub(crate) fn cells() -> Vec<Cell> {
                     rtt_ms,
                     queue_bdp: 1.0,
                     seed: SEED,
+                    paths: 1,
                 },
             }));
         }

@@ -196,6 +196,7 @@ mod tests {
         rtt_ms: 50.0,
         queue_bdp: 1.6,
         seed: crate::cell::SEED,
+        paths: 1,
     };
 
     fn record() -> Record {

@@ -84,8 +84,9 @@ fn messages(cell: &Cell, share: f64, duration: u64) -> Load {
     Load::Messages(list)
 }
 
-fn ours(flow: usize, load: Load) -> Box<dyn Flow> {
-    Box::new(Ours::new(flow, load, 1, &TransportConfig::unprotected()))
+fn ours(cell: &Cell, flow: usize, load: Load) -> Box<dyn Flow> {
+    let config = TransportConfig::unprotected();
+    Box::new(Ours::new(flow, load, cell.paths, &config))
 }
 
 /// Cubic as TCP sends: what the window allows leaves at once.
@@ -154,6 +155,7 @@ mod tests {
                 rtt_ms,
                 queue_bdp,
                 seed: SEED,
+                paths: 1,
             };
             let outcome = measure(&cell, true);
             assert!(
@@ -203,6 +205,7 @@ mod tests {
             rtt_ms: 50.0,
             queue_bdp: 1.0,
             seed: SEED,
+            paths: 1,
         };
         let [one, other] = [0; 2].map(|_| measure(&cell, true));
         assert_eq!((one.ours, one.peer), (other.ours, other.peer));

@@ -25,7 +25,7 @@ pub(super) fn alone(cell: &Cell, is_quick: bool) -> Outcome {
             ("through", through(cell, world, 0, settled, duration)),
         ])
     };
-    let world = run(cell, duration, vec![ours(0, backlog(cell))]);
+    let world = run(cell, duration, vec![ours(cell, 0, backlog(cell))]);
     let ours = figures_of(&world);
     let peer = figures_of(&run(cell, duration, vec![tcp(0, backlog(cell))]));
     Outcome::new(cell, ours, peer, curves(&world, &["ours"]))
@@ -53,7 +53,7 @@ fn length(cell: &Cell, is_quick: bool) -> u64 {
 
 pub(super) fn cubic(cell: &Cell, is_quick: bool) -> Outcome {
     let duration = length(cell, is_quick);
-    let (world, ours) = beside_cubic(cell, duration, ours(0, backlog(cell)));
+    let (world, ours) = beside_cubic(cell, duration, ours(cell, 0, backlog(cell)));
     let (_, peer) = beside_cubic(cell, duration, tcp(0, backlog(cell)));
     Outcome::new(cell, ours, peer, curves(&world, &["ours", "cubic"]))
 }
@@ -61,7 +61,7 @@ pub(super) fn cubic(cell: &Cell, is_quick: bool) -> Outcome {
 pub(super) fn messages(cell: &Cell, is_quick: bool) -> Outcome {
     let duration = length(cell, is_quick);
     let load = some_messages(cell, 0.2, duration);
-    let (world, ours) = beside_cubic(cell, duration, ours(0, load.clone()));
+    let (world, ours) = beside_cubic(cell, duration, ours(cell, 0, load.clone()));
     let (_, peer) = beside_cubic(cell, duration, quic(0, load));
     Outcome::new(cell, ours, peer, curves(&world, &["ours", "cubic"]))
 }

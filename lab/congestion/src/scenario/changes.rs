@@ -29,7 +29,7 @@ pub(super) fn drop(cell: &Cell) -> Outcome {
         ]);
         (world, figures)
     };
-    let (world, ours) = run(ours(0, backlog(cell)));
+    let (world, ours) = run(ours(cell, 0, backlog(cell)));
     let (_, peer) = run(tcp(0, backlog(cell)));
     Outcome::new(cell, ours, peer, curves(&world, &["ours"]))
 }
@@ -44,7 +44,7 @@ pub(super) fn silent(cell: &Cell) -> Outcome {
         note_seconds(&world, 0, &mut figures);
         (world, figures)
     };
-    let (world, ours) = run(ours(0, backlog(cell)));
+    let (world, ours) = run(ours(cell, 0, backlog(cell)));
     let (_, peer) = run(tcp(0, backlog(cell)));
     Outcome::new(cell, ours, peer, curves(&world, &["ours"]))
 }
@@ -92,7 +92,7 @@ pub(super) fn spell(cell: &Cell, loss: f64) -> Outcome {
         (world, figures)
     };
     let load = short_messages(cell);
-    let (world, ours) = run(ours(0, load.clone()));
+    let (world, ours) = run(ours(cell, 0, load.clone()));
     let (_, peer) = run(tcp(0, load));
     Outcome::new(cell, ours, peer, curves(&world, &["ours"]))
 }

@@ -35,13 +35,13 @@ pub(super) fn twenty(cell: &Cell, is_quick: bool) -> Outcome {
             ),
         ])
     };
-    let all = |of: fn(usize, Load) -> Box<dyn Flow>| -> World {
+    let all = |of: &dyn Fn(usize, Load) -> Box<dyn Flow>| -> World {
         let flows = (0..SENDERS).map(|flow| of(flow, backlog(cell)));
         run(cell, duration, flows.collect())
     };
-    let world = all(ours);
+    let world = all(&|flow, load| ours(cell, flow, load));
     let ours = figures_of(&world);
-    let peer = figures_of(&all(tcp));
+    let peer = figures_of(&all(&tcp));
     Outcome::new(
         cell,
         ours,
@@ -58,7 +58,7 @@ pub(super) fn incast(cell: &Cell, is_quick: bool) -> Outcome {
         let gap = incast_gap(cell, bytes);
         let duration = rounds * gap + SECOND;
         let load = Load::Messages((1..=rounds).map(|round| (round * gap, bytes)).collect());
-        let mut all = |of: fn(usize, Load) -> Box<dyn Flow>| {
+        let mut all = |of: &dyn Fn(usize, Load) -> Box<dyn Flow>| {
             let flows = (0..INCAST_SENDERS).map(|flow| of(flow, load.clone()));
             let world = run(cell, duration, flows.collect());
             let times = world.flows.iter().flat_map(|flow| flow.completions());
@@ -70,9 +70,9 @@ pub(super) fn incast(cell: &Cell, is_quick: bool) -> Outcome {
             shown = curves(&world, &["first", "second"]);
             (p99, dropped as f64 / sent.max(1) as f64)
         };
-        let (tcp, tcp_loss) = all(tcp);
-        let (quic, quic_loss) = all(quic);
-        let (ours, loss) = all(ours);
+        let (tcp, tcp_loss) = all(&tcp);
+        let (quic, quic_loss) = all(&quic);
+        let (ours, loss) = all(&|flow, load| ours(cell, flow, load));
         let kilobytes = bytes / 1_000;
         let name = |what: &str| format!("{what}_{kilobytes}kB");
         all_ours.extend([(name("p99_ms"), ours), (name("loss"), loss)]);
@@ -129,7 +129,7 @@ pub(super) fn short(cell: &Cell, is_quick: bool) -> Outcome {
         ]);
         (world, figures)
     };
-    let (world, ours) = figures_of(ours(0, backlog(cell)));
+    let (world, ours) = figures_of(ours(cell, 0, backlog(cell)));
     let (_, peer) = figures_of(quic(0, backlog(cell)));
     Outcome::new(cell, ours, peer, curves(&world, &["ours"]))
 }
