@@ -97,7 +97,7 @@ fn loss_costs_no_round_trips() {
     }
 }
 
-/// A quarter of what four paths carry, where two datagrams that leave together wait as long as a round trip
+/// A ninth of what four paths carry, where two datagrams that leave together wait as long as a round trip
 /// takes, or are seen as a queue: what is lost by chance is not taken for what a queue has lost.
 #[test]
 fn loss_beside_short_queues_leaves_the_paths_to_messages() {
