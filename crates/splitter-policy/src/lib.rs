@@ -14,7 +14,9 @@
 //! | [`packet`] | the parser: Ethernet, VLAN, IPv4, IPv6, TCP, UDP, ESP, GRE |
 //! | [`dscp`] | the DSCP, rewritten with an incremental checksum (RFC 1624) |
 //! | [`fwmark`] | the bits of the kernel's mark that are ours |
+//! | [`thresholds`] | thresholds of all flows, or by remote site |
 //! | [`flow`] | 5-tuples, classes, tunnels, flow entries |
+//! | [`sites`] | the remote sites that flows lead to |
 //! | [`forward`] | forwarding without the network stack: FIB lookup, TTL |
 //! | [`histogram`], [`counters`] | counts and flow completion times |
 //! | [`clock`] | the clocks of a host |
@@ -65,6 +67,8 @@ pub mod pass_reason;
 pub mod queue_search;
 pub mod settings;
 pub mod share;
+pub mod sites;
 pub mod split;
 pub mod steer;
 pub mod table;
+pub mod thresholds;
