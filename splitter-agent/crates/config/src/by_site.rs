@@ -1,6 +1,8 @@
 //! A configuration as seen from one remote site.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::path::Path;
 
 use ipnet::IpNet;
 use splitter_netlink::{Family, InterfaceName};
@@ -12,7 +14,7 @@ impl Config {
     /// Lists what the configuration would be for each remote site alone, in the order of the file.
     #[must_use]
     pub fn by_site(&self) -> Vec<Cow<'_, Self>> {
-        if !self.has_several_sites() {
+        if self.sites.is_empty() {
             return vec![Cow::Borrowed(self)];
         }
         let base = self.without_sites();
@@ -23,7 +25,7 @@ impl Config {
     /// Returns what the configuration would be for the site of that name alone.
     #[must_use]
     pub fn of_site(&self, name: &SiteName) -> Option<Cow<'_, Self>> {
-        if !self.has_several_sites() {
+        if self.sites.is_empty() {
             return (self.site_name() == *name).then_some(Cow::Borrowed(self));
         }
         let site = self.sites.iter().find(|it| it.name == *name)?;
@@ -60,6 +62,20 @@ impl Config {
     #[must_use]
     pub fn has_several_sites(&self) -> bool {
         self.sites.len() > 1
+    }
+
+    /// Lists the files of the keys that tunnels with a peer go by, each once.
+    #[must_use]
+    pub fn key_files(&self) -> BTreeSet<&Path> {
+        let own = self.sites.iter().map(|it| it.health.key_file.as_deref());
+        let common = self.health.key_file.as_deref();
+        own.chain([common]).flatten().collect()
+    }
+
+    /// Tells whether one of several sites has a threshold of its own.
+    #[must_use]
+    pub fn have_sites_thresholds(&self) -> bool {
+        self.has_several_sites() && self.sites.iter().any(|it| it.threshold.is_some())
     }
 
     /// Returns the prefixes behind the tunnels, of all sites; `None` for everything, or where one of the sites
@@ -106,6 +122,7 @@ impl Config {
         alone
             .long
             .set_of_sites(site.tunnels_of(TunnelRole::Long).to_vec());
+        alone.health = site.health.over(&self.health);
         alone.sites = vec![site.clone()];
         alone
     }

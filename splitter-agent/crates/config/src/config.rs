@@ -193,14 +193,23 @@ impl Config {
         toml::Table::try_from(json).map_or_else(|_| String::new(), |table| table.to_string())
     }
 
-    /// Returns the threshold where nothing better is known: the one that is given, or for `auto`
-    /// the default within the bounds.
+    /// Returns the threshold where nothing better is known: the one that is given, for `auto` the
+    /// default within the bounds, or that of the only site.
     #[must_use]
     pub fn first_threshold(&self) -> u32 {
         let default = match self.flows.unit {
             ThresholdUnit::Packets => 40,
             ThresholdUnit::Bytes => 60_000,
         };
+        if let [
+            Site {
+                threshold: Some(own),
+                ..
+            },
+        ] = &self.sites[..]
+        {
+            return own.get();
+        }
         let within = || default.clamp(self.advise.min.get(), self.advise.max.get());
         self.flows.threshold.fixed().unwrap_or_else(within)
     }

@@ -10,6 +10,7 @@ mod marks;
 mod metrics;
 mod routes;
 mod share;
+mod site_health;
 mod sites;
 mod steering;
 mod tunnel;
@@ -25,6 +26,7 @@ pub use marks::{DscpMatch, Marks};
 pub use metrics::Metrics;
 pub use routes::Routes;
 pub use share::{CloudburstQueue, Share};
+pub use site_health::SiteHealth;
 pub use sites::{MAX_SITES, Site};
 pub(crate) use sites::{SITES_EXAMPLE, listed as listed_sites, read_sites};
 pub use steering::{Steering, SteeringMode};
@@ -57,4 +59,7 @@ pub(crate) const ACROSS: &[fn(&Source<'_>, &Config)] = &[
     steering::mode_is_possible,
     sites::sites_are_distinct,
     sites::sites_are_possible,
+    sites::thresholds_are_possible,
+    sites::keys_of_sites_are_used,
+    site_health::times_of_sites_agree,
 ];

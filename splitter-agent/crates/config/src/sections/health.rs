@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use splitter_policy::flow::TunnelRole;
 
+use super::Tunnel;
 use super::tunnels::places;
 use crate::Config;
 use crate::config::Given;
@@ -13,7 +14,7 @@ use crate::declaration::{NEW_START, key};
 use crate::declare::{Section as _, section};
 use crate::key::Change::{Restart, Set};
 use crate::kind::{boolean, milliseconds, path, seconds, whole};
-use crate::source::Source;
+use crate::source::{Section, Source};
 
 const PORT: NonZeroU16 = NonZeroU16::new(9462).unwrap();
 const MAX_HOLD_DOWN: Duration = Duration::from_secs(300);
@@ -88,7 +89,30 @@ pub(super) fn times_agree(source: &Source<'_>, given: &Given) {
     let Some(health) = Health::complete(&given.health, given) else {
         return;
     };
-    let section = source.section("health");
+    note_wrong_times(&source.section("health"), &Times::of(&health));
+}
+
+/// The times that are held against each other.
+pub(super) struct Times {
+    interval: Duration,
+    dead_after: Duration,
+    hold_down: Duration,
+    max_hold_down: Duration,
+}
+
+impl Times {
+    pub(super) fn of(health: &Health) -> Self {
+        Self {
+            interval: health.interval,
+            dead_after: health.dead_after,
+            hold_down: health.hold_down,
+            max_hold_down: health.max_hold_down,
+        }
+    }
+}
+
+/// Notes what of them does not agree in a section that has their keys.
+pub(super) fn note_wrong_times(section: &Section<'_, '_>, health: &Times) {
     if health.dead_after < health.interval * 3 {
         section.contradiction(
             "dead_after_ms",
@@ -113,16 +137,20 @@ pub(super) fn times_agree(source: &Source<'_>, given: &Given) {
     }
 }
 
-/// A tunnel with a peer needs the key, and the key a tunnel with a peer.
+/// A tunnel with a peer needs a key, and each key a tunnel with a peer.
 pub(super) fn peers_have_a_key(source: &Source<'_>, config: &Config) {
     let places = TunnelRole::ALL
         .into_iter()
         .flat_map(|class| places(source, class));
-    let mut tunnels = places.zip(config.tunnels());
-    match (
-        &config.health.key_file,
-        tunnels.find(|(_, (_, tunnel))| tunnel.peer.is_some()),
-    ) {
+    let own_key = |tunnel: &Tunnel| {
+        let site = config.site_behind(&tunnel.device)?;
+        let site = config.sites.iter().find(|it| it.name == *site)?;
+        site.health.key_file.as_ref()
+    };
+    let tunnels = places.zip(config.tunnels());
+    let mut by_common_key =
+        tunnels.filter(|(_, (_, tunnel))| tunnel.peer.is_some() && own_key(tunnel).is_none());
+    match (&config.health.key_file, by_common_key.next()) {
         (None, Some((place, _))) => place.contradiction(
             "peer",
             "probes to it need a key that both borders share, and health.key_file names none"
@@ -132,7 +160,7 @@ pub(super) fn peers_have_a_key(source: &Source<'_>, config: &Config) {
         ),
         (Some(_), None) => source.section("health").contradiction(
             "key_file",
-            "no tunnel has a peer, so nothing would use the key".to_owned(),
+            "no tunnel has a peer that goes by it, so nothing would use the key".to_owned(),
             "set the peer of each tunnel, or leave key_file out",
         ),
         _ => {}

@@ -1,24 +1,31 @@
 //! `[[site]]`: any number of remote sites, each with destinations and tunnels of its own.
 
+use std::num::NonZeroU32;
+
 use ipnet::IpNet;
 use serde_json::{Value as Json, json};
 use splitter_policy::flow::TunnelRole;
 
 use super::Tunnel;
+use super::site_health::{self, SiteHealth};
 use super::tunnels::{MAX_TUNNELS, tunnels_in, written};
-use crate::Config;
 use crate::config::Given;
 use crate::declaration::{Declaration, key};
 use crate::declare::Section as _;
 use crate::key::Change::Reload;
 use crate::key::Key;
-use crate::kind::{Kind, Refusals, Value, list, prefix, site_name};
+use crate::kind::{Kind, Refusals, Value, list, prefix, site_name, whole};
 use crate::schema;
-use crate::source::{Section, Source};
+use crate::source::Section;
 use crate::values::SiteName;
 
+mod rules;
 #[cfg(test)]
 mod tests;
+
+pub(super) use rules::{
+    keys_of_sites_are_used, sites_are_distinct, sites_are_possible, thresholds_are_possible,
+};
 
 /// How many sites there are at most.
 pub const MAX_SITES: usize = 256;
@@ -52,6 +59,10 @@ pub struct Site {
     pub name: SiteName,
     /// The prefixes behind its tunnels, where they are stated.
     pub destinations: Option<Vec<IpNet>>,
+    /// The threshold of flows to it, in `flows.unit`; that of all others where there is none.
+    pub threshold: Option<NonZeroU32>,
+    /// How its tunnels are watched, where that differs.
+    pub health: SiteHealth,
     /// The tunnels of short flows to it, at least one.
     pub short: Vec<Tunnel>,
     /// The tunnels of long flows to it, at least one.
@@ -78,6 +89,8 @@ impl Site {
         vec![
             name().row(|it: &Self| &it.name),
             destinations().row(|it: &Self| &it.destinations),
+            threshold().row(|it: &Self| &it.threshold),
+            site_health::declared().row(|it: &Self| &it.health),
             tunnels(TunnelRole::Short).row(|it: &Self| &it.short),
             tunnels(TunnelRole::Long).row(|it: &Self| &it.long),
         ]
@@ -87,10 +100,14 @@ impl Site {
         let nothing = Given::default();
         let of_class = |class| tunnels_in(&tunnels_section(section, class), list_name(class));
         let (name, destinations) = (name().read(section), destinations().read(section));
+        let threshold = threshold().read(section);
+        let health = SiteHealth::read(&site_health::section(section));
         let (short, long) = (of_class(TunnelRole::Short), of_class(TunnelRole::Long));
         Some(Self {
             name: self::name().complete(name.as_ref(), &nothing)?,
             destinations: self::destinations().complete(destinations.as_ref(), &nothing)?,
+            threshold: self::threshold().complete(threshold.as_ref(), &nothing)?,
+            health: SiteHealth::complete(&health, &nothing)?,
             short: short?,
             long: long?,
         })
@@ -137,6 +154,26 @@ fn destinations() -> Declaration<impl Kind<Value = Vec<IpNet>>, Option<Vec<IpNet
     .trade_off(
         "No two sites may have the same. Where one lies inside another site's, the longer one \
          decides. With `routes.follow`, only what lies inside of them is followed.",
+    )
+}
+
+fn threshold() -> Declaration<impl Kind<Value = NonZeroU32>, Option<NonZeroU32>> {
+    key(
+        "threshold",
+        Reload,
+        whole(1..=u32::MAX).except(
+            0,
+            "a threshold of 0 would make every packet long",
+            "give 1 or more, or leave the key out",
+        ),
+    )
+    .optional("that of `flows.threshold`")
+    .also("at most 30 different ones besides `flows.threshold`, which is not `\"auto\"`")
+    .doc(&["Flows to the site are long from packet (or byte) `threshold` + 1 on, in flows.unit."])
+    .trade_off(
+        "Higher for a site whose short tunnel has capacity to spare, lower for a thin one. Flows \
+         that end below the lowest threshold of all sites cost nothing more; others are looked \
+         up once or twice.",
     )
 }
 
@@ -211,73 +248,6 @@ pub(crate) fn read_sites(top: &Section<'_, '_>, given: &mut Given) {
             // There is nothing to hold other keys against.
             tunnels => *tunnels = None,
         }
-    }
-}
-
-/// No two sites share a name or a prefix, and nothing is configured that knows one site alone.
-pub(super) fn sites_are_distinct(source: &Source<'_>, config: &Config) {
-    let Some(places) = sections(&source.top()) else {
-        return;
-    };
-    if config.routes.destinations.is_some() {
-        source.section("routes").contradiction(
-            "destinations",
-            "sites are listed, each with destinations of its own".to_owned(),
-            "move the prefixes to their sites",
-        );
-    }
-    for (index, (place, site)) in places.iter().zip(&config.sites).enumerate() {
-        let others = &config.sites[..index];
-        if others.iter().any(|it| it.name == site.name) {
-            place.contradiction(
-                "name",
-                format!("another site is called {}, too", site.name),
-                "give each site a name of its own",
-            );
-        }
-        if site.destinations.is_none() && !config.routes.follow {
-            place.contradiction(
-                "destinations",
-                "what lies at the site is neither stated nor followed".to_owned(),
-                "name the prefixes of the site, such as destinations = [\"10.2.0.0/16\"], or set \
-                 routes.follow to true",
-            );
-        }
-        let twin = |net: &&IpNet| others.iter().find(|it| it.stated().contains(net));
-        let stated = site.stated().iter();
-        let twins = stated.filter_map(|net| Some((net, twin(&net)?)));
-        for (net, other) in twins {
-            place.contradiction(
-                "destinations",
-                format!("{net} lies at the site {}, too", other.name),
-                "name each prefix at one site",
-            );
-        }
-    }
-}
-
-/// Nothing is asked for that the programs do by the tunnels of one site alone.
-pub(super) fn sites_are_possible(source: &Source<'_>, config: &Config) {
-    use super::SteeringMode;
-    if !config.has_several_sites() {
-        return;
-    }
-    if config.is_shared() {
-        source.top().contradiction(
-            "policy",
-            "\"share\" measures the queues of one tunnel for each class, and several sites have \
-             tunnels of their own"
-                .to_owned(),
-            "set policy to \"dedicated\", or run an instance for each site",
-        );
-    }
-    if config.steering.mode == SteeringMode::Redirect {
-        source.section("steering").contradiction(
-            "mode",
-            "the programs that redirect know the tunnels of one site alone, and several are listed"
-                .to_owned(),
-            "set mode to \"dscp\" or \"mark\"",
-        );
     }
 }
 

@@ -4,7 +4,7 @@ use splitter_netlink::Family;
 
 use super::*;
 use crate::tests::mistake;
-use crate::{ConfigError, difference};
+use crate::{Config, ConfigError, difference};
 
 /// Two sites; `more` are further keys of the first.
 fn sites(more: &str) -> String {
@@ -119,4 +119,101 @@ fn every_mistake_of_every_site_is_found_in_one_go() {
     let error = Config::parse(&text, "splitter.toml").unwrap_err();
     assert_eq!(error.diagnostics().len(), 2, "{error}");
     assert!(matches!(error, ConfigError::Wrong(_)));
+}
+
+#[test]
+fn site_may_have_a_threshold_of_its_own() {
+    let config = parsed(&sites("threshold = 90"));
+    assert!(config.have_sites_thresholds());
+    let views = config.by_site();
+    let firsts: Vec<_> = views.iter().map(|it| it.first_threshold()).collect();
+    assert_eq!(firsts, [90, 40]);
+    assert_eq!(config.first_threshold(), 40, "of all other destinations");
+    assert!(!parsed(&sites("")).have_sites_thresholds());
+    assert_eq!(parsed(&config.to_toml()), config);
+    let text = sites("threshold = 90");
+    let (alone, _) = text.rsplit_once("[[site]]").unwrap();
+    let alone = parsed(alone);
+    assert_eq!(alone.first_threshold(), 90);
+    assert!(!alone.have_sites_thresholds(), "it is the only one");
+}
+
+#[test]
+fn threshold_of_a_site_stands_beside_no_automatic_one() {
+    let text = sites("threshold = 90") + "[flows]\nthreshold = 'auto'\n";
+    let error = Config::parse(&text, "splitter.toml")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("splitter.toml:6: site.threshold = 90: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn sites_have_no_more_different_thresholds_than_the_programs_hold() {
+    use splitter_policy::thresholds::Thresholds;
+    let most = Thresholds::MOST_OWN;
+    let site = |number: usize, threshold: usize| {
+        format!(
+            "[[site]]\nname = 's{number}'\ndestinations = '10.{number}.0.0/16'\nthreshold = {threshold}\n\
+             short = {{ device = 's{number}' }}\nlong = {{ device = 'l{number}' }}\n"
+        )
+    };
+    let list = |count: usize| (0..count).map(|it| site(it, 100 + it)).collect::<String>();
+    let same = site(50, 100) + &site(51, 40);
+    parsed(&format!("lan = 'eth0'\n{}{same}", list(most)));
+    let wrong = mistake(&format!("lan = 'eth0'\n{}", list(most + 1)));
+    let last = format!("site.threshold = {}: ", 100 + most);
+    assert!(
+        wrong.contains(&last) && wrong.contains("30 different"),
+        "{wrong}"
+    );
+}
+
+#[test]
+fn site_may_be_watched_otherwise() {
+    let peers = |text: String| text.replace("device = 'd'\n", "device = 'd'\npeer = '192.0.2.1'\n");
+    let own = "[site.health]\nkey_file = '/oslo.key'\ninterval_ms = 400\ndead_after_ms = 2000\nhold_down_s = 400\n";
+    let config = parsed(&(peers(sites("")) + own));
+    let [paris, oslo] = &config.by_site()[..] else {
+        panic!("two were listed");
+    };
+    assert_eq!(paris.health, config.health);
+    assert_eq!(oslo.health.interval.as_millis(), 400);
+    assert_eq!(
+        oslo.health.max_hold_down.as_secs(),
+        400,
+        "at least the hold-down"
+    );
+    assert_eq!(oslo.health.port, config.health.port);
+    let files: Vec<_> = config.key_files().into_iter().collect();
+    assert_eq!(files, [std::path::Path::new("/oslo.key")]);
+    assert_eq!(parsed(&config.to_toml()), config);
+    // Also where it is the only one.
+    let text = peers(sites("")) + own;
+    let (head, rest) = text.split_once("[[site]]").unwrap();
+    let (_, oslo) = rest.split_once("[[site]]").unwrap();
+    let alone = parsed(&format!("{head}[[site]]{oslo}"));
+    assert_eq!(alone.by_site()[0].health.interval.as_millis(), 400);
+
+    for (own, wrong) in [
+        (
+            "[site.health]\ninterval_ms = 400\n",
+            "site.health.dead_after_ms",
+        ),
+        (
+            "[site.health]\nmax_hold_down_s = 2\n",
+            "site.health.max_hold_down_s = 2",
+        ),
+        (
+            "[site.health]\nport = 9\n",
+            "site.health.port = 9: unknown key",
+        ),
+    ] {
+        let said = mistake(&(sites("") + own));
+        assert!(said.contains(wrong), "{said}");
+    }
+    let unused = mistake(&(sites("") + "[site.health]\nkey_file = '/oslo.key'\n"));
+    assert!(unused.contains("site.health.key_file"), "{unused}");
 }
