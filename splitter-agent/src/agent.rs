@@ -234,7 +234,7 @@ impl Agent {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             file: self.file.path.clone(),
             overrides: self.overrides.clone(),
-            threshold: self.monitor.dataplane().policy()?.threshold,
+            threshold: self.monitor.dataplane().policy()?.thresholds.common(),
             unconfirmed: self.commit.unconfirmed(self.monitor.uptime()),
         })
     }
@@ -243,7 +243,7 @@ impl Agent {
     async fn advise(&self) -> Result<(Advice, u32), Refusal> {
         let policy = self.monitor.dataplane().policy();
         let policy = policy.map_err(|error| refusal(error.into()))?;
-        let current = u32::try_from(policy.threshold).unwrap_or(u32::MAX);
+        let current = u32::try_from(policy.thresholds.common()).unwrap_or(u32::MAX);
         let config = self.instance.config();
         let (sample, per_second, missed) = self.monitor.flow_sizes(config.flows.unit);
         let question = question(config, current, per_second);

@@ -10,7 +10,7 @@ use serde::Serialize;
 use splitter_config::{Config, SiteName, SteeringMode};
 use splitter_datapath::flows::FlowRow;
 use splitter_netlink::InterfaceName;
-use splitter_policy::config::{PolicyConfig, Unit};
+use splitter_policy::config::Unit;
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_steering::Placement;
 use splitter_steering::routes::{Arrival, Trace};
@@ -35,8 +35,8 @@ pub struct Facts {
     pub site: Option<SiteName>,
     /// Where the classes of that site are placed.
     pub placement: Placement,
-    /// The settings that the programs have; none while they are not loaded.
-    pub policy: Option<PolicyConfig>,
+    /// The threshold that the programs hold it against; none while they are not loaded.
+    pub threshold: Option<FlowThreshold>,
     /// By which way packets of the source come; none where no source is named.
     pub arrival: Option<Arrival>,
     /// Flows of the table between these ends, those with the most packets first.
@@ -74,6 +74,15 @@ pub struct Explanation {
     pub paths: Vec<Trace>,
     /// What would change where it goes, in words.
     pub changes: Vec<String>,
+}
+
+/// The threshold that flows to an address go by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowThreshold {
+    /// Packets or bytes up to which a flow is short.
+    pub count: u64,
+    /// Which of them it counts.
+    pub unit: Unit,
 }
 
 /// Tells whether a flow is split.
@@ -178,9 +187,9 @@ pub fn explain(
         Verdict::Split => changes(config, &facts),
         _ => Vec::new(),
     };
-    let policy = facts.policy;
+    let threshold = facts.threshold;
     let state = |row| FlowState {
-        state: state(&row, config, policy.as_ref()),
+        state: state(&row, config, threshold),
         row,
     };
     // What the kernel would do is no split as long as nothing is marked.
@@ -343,7 +352,7 @@ fn classes_that_are_not(traces: &[Trace]) -> String {
 }
 
 /// Where a flow of the table stands.
-fn state(row: &FlowRow, config: &Config, policy: Option<&PolicyConfig>) -> String {
+fn state(row: &FlowRow, config: &Config, threshold: Option<FlowThreshold>) -> String {
     let (class, tunnel) = (row.class, row.tunnel);
     let idle_timeout = config.flows.idle_timeout;
     let place = format!("{class}, in the {tunnel} tunnel");
@@ -357,8 +366,8 @@ fn state(row: &FlowRow, config: &Config, policy: Option<&PolicyConfig>) -> Strin
         );
     }
     if class == Class::Short.name() {
-        return match policy {
-            Some(policy) => format!("{place}; long from {} on", first_long(policy)),
+        return match threshold {
+            Some(threshold) => format!("{place}; long from {} on", first_long(threshold)),
             None => place,
         };
     }
@@ -376,9 +385,9 @@ fn state(row: &FlowRow, config: &Config, policy: Option<&PolicyConfig>) -> Strin
 }
 
 /// The first packet, or byte, of a flow that is a long one's.
-fn first_long(policy: &PolicyConfig) -> String {
-    let first = policy.threshold.saturating_add(1);
-    match policy.unit == Unit::BYTES {
+fn first_long(threshold: FlowThreshold) -> String {
+    let first = threshold.count.saturating_add(1);
+    match threshold.unit == Unit::BYTES {
         true => format!("byte {first}"),
         false => format!("packet {first}"),
     }
@@ -386,11 +395,17 @@ fn first_long(policy: &PolicyConfig) -> String {
 
 fn changes(config: &Config, facts: &Facts) -> Vec<String> {
     let mut changes = Vec::new();
-    if let Some(policy) = &facts.policy {
-        changes.push(format!(
-            "a flow is long from {} on (`splitter set threshold N`)",
-            first_long(policy)
-        ));
+    if let Some(threshold) = facts.threshold {
+        let site = config
+            .sites
+            .iter()
+            .find(|it| Some(&it.name) == facts.site.as_ref());
+        let by = match site.filter(|it| it.threshold.is_some()) {
+            Some(site) => format!("the threshold of the site {}", site.name),
+            None => "`splitter set threshold N`".to_owned(),
+        };
+        let first = first_long(threshold);
+        changes.push(format!("a flow is long from {first} on ({by})"));
     }
     changes.push(format!(
         "after {} s without a packet it begins anew as a short one (flows.idle_timeout_s)",

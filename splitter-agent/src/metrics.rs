@@ -242,7 +242,7 @@ impl SplitterCollector {
             encoder,
             &families.threshold,
             "unit",
-            [(unit, policy.threshold)],
+            [(unit, policy.thresholds.common())],
         )?;
         families
             .shadow

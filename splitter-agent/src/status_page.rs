@@ -154,7 +154,7 @@ impl Inner {
         let begin = Instant::now();
         let dataplane = self.monitor.dataplane();
         // As it is in force: an `auto` one follows the flows.
-        let threshold = dataplane.policy()?.threshold;
+        let threshold = dataplane.policy()?.thresholds.common();
         let overview = looks.observer.look(dataplane, &selection).await?;
         let lasts = (begin.elapsed() * WALKING_SHARE).max(SHORTEST_INTERVAL);
         let value = looks.public(&self.names, &overview, threshold);

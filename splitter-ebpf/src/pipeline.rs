@@ -24,10 +24,12 @@ use splitter_policy::settings::Settings;
 use splitter_policy::split::{Decision, Outcome, PackedVerdict, Splitter};
 use splitter_policy::steer::Steer;
 use splitter_policy::table::{SlotRef, Table};
+use splitter_policy::thresholds::ThresholdIndex;
 
 use crate::clock::KernelClock;
 use crate::frame::{Context, Frame};
 use crate::models::KernelModels;
+use crate::sites;
 use crate::table::KernelMemory;
 
 #[btf_map]
@@ -45,6 +47,8 @@ struct StepScratch {
     entry: MaybeUninit<FlowEntry>,
     decided: MaybeUninit<PackedVerdict>,
     decision: u64,
+    /// What [`find_threshold`] has found.
+    threshold: u64,
 }
 
 /// The value of [`StepScratch::decision`] before it says something else.
@@ -251,6 +255,31 @@ pub extern "C" fn commit() -> u64 {
         scratch.decision = Decision::to_bits(kept.ok_or(PassReason::TableFull));
     }
     0
+}
+
+/// Looks up the threshold of the site that the packet's flow leads to, as a function of its own: its
+/// key takes room on a stack that calls in a chain share.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn find_threshold() -> u64 {
+    let Some(scratch) = scratch() else {
+        return 0;
+    };
+    // SAFETY: the caller of `decide`, which calls this, has written it.
+    if let Ok(segment) = unsafe { &scratch.headers.assume_init_ref().segment } {
+        scratch.threshold = sites::threshold_of(&segment.key).number();
+    }
+    0
+}
+
+/// The answer of [`find_threshold`].
+#[inline(always)]
+pub(crate) fn found_threshold() -> ThresholdIndex {
+    scratch().map_or(ThresholdIndex::UNKNOWN, |scratch| {
+        // SAFETY: valid, as a reference is. Volatile, because the compiler knows what may have been
+        // written and the verifier does not.
+        ThresholdIndex::numbered(unsafe { (&raw const scratch.threshold).read_volatile() })
+    })
 }
 
 /// The entry of the flow whose packet is being decided on.

@@ -5,8 +5,13 @@ use core::intrinsics::{AtomicOrdering, atomic_cxchg};
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::btf_maps::{Array, LruHashMap, PerCpuArray};
 use aya_ebpf::macros::btf_map;
+use splitter_policy::flow::FlowKey;
 use splitter_policy::fragments::{self, FragmentStore};
+use splitter_policy::sites::SiteThresholds;
 use splitter_policy::table::{GroupV4, GroupV6, Layout, Memory, Tags, Word};
+use splitter_policy::thresholds::ThresholdIndex;
+
+use crate::pipeline;
 
 /// What the agent changes to the configured size before it loads the maps.
 const DEFAULT_GROUPS: usize = Layout::groups_for(1 << 20) as usize;
@@ -50,6 +55,15 @@ impl FragmentStore for KernelMemory {
     fn lookup(&self, packet: u64) -> Option<u64> {
         // SAFETY: a plain integer, which may be replaced while it is read.
         unsafe { FRAGMENTED.get(&packet).copied() }
+    }
+}
+
+impl SiteThresholds for KernelMemory {
+    /// The key is the one that the pipeline has for both.
+    #[inline(always)]
+    fn threshold_of(&self, _: &FlowKey) -> ThresholdIndex {
+        pipeline::find_threshold();
+        pipeline::found_threshold()
     }
 }
 

@@ -38,6 +38,7 @@ use crate::flow_packet::FlowPacket;
 use crate::models::QueueModels;
 use crate::packet::TcpFlags;
 use crate::share::{CountedPacket, Stage};
+use crate::thresholds::ThresholdIndex;
 use flow_balance::VirtualQueue;
 pub use verdict::Verdict;
 
@@ -52,6 +53,21 @@ pub fn classify(
     packet: FlowPacket,
     config: &PolicyConfig,
     models: &mut impl QueueModels,
+    now_ns: u64,
+) -> Verdict {
+    let find_threshold = || ThresholdIndex::UNKNOWN;
+    classify_by_site(entry, packet, config, models, find_threshold, now_ns)
+}
+
+/// Classifies as [`classify`] does a flow whose site may have a threshold of its own:
+/// `find_threshold` looks it up. It is called at most once, and not where all have one threshold.
+#[inline(always)]
+pub fn classify_by_site(
+    entry: &mut FlowEntry,
+    packet: FlowPacket,
+    config: &PolicyConfig,
+    models: &mut impl QueueModels,
+    find_threshold: impl FnOnce() -> ThresholdIndex,
     now_ns: u64,
 ) -> Verdict {
     let start = fresh_start(entry, packet.flags, config, now_ns);
@@ -75,8 +91,8 @@ pub fn classify(
     entry.last_seen_ns = now_ns;
 
     let became_long = entry.class() == Class::Short
-        && config.exceeds_threshold(entry.packets, entry.bytes)
-        && (packet.carries_data() || !config.is_shared());
+        && (packet.carries_data() || !config.is_shared())
+        && exceeds_threshold(entry, config, find_threshold);
     if became_long {
         entry.long_since_ns = now_ns.max(1);
     }
@@ -163,10 +179,32 @@ pub fn precision(
     }
 }
 
+/// Holds the counts of a short flow against the threshold that it goes by, and once they are above that
+/// against the one of its site.
+#[inline(always)]
+fn exceeds_threshold(
+    entry: &mut FlowEntry,
+    config: &PolicyConfig,
+    find_threshold: impl FnOnce() -> ThresholdIndex,
+) -> bool {
+    if !config.exceeds_threshold(entry.threshold(), entry.packets, entry.bytes) {
+        return false;
+    }
+    if config.thresholds.are_uniform() {
+        return true;
+    }
+    let mut found = find_threshold();
+    if found.is_unknown() {
+        found = config.thresholds.common_index();
+    }
+    entry.set_threshold(found);
+    config.exceeds_threshold(found, entry.packets, entry.bytes)
+}
+
 #[inline(always)]
 fn becomes_long(entry: &FlowEntry, packet: FlowPacket, config: &PolicyConfig) -> bool {
     let (packets, bytes) = (entry.packets + packet.segments, entry.bytes + packet.bytes);
-    config.exceeds_threshold(packets, bytes)
+    config.exceeds_threshold(entry.threshold(), packets, bytes)
 }
 
 #[inline(always)]

@@ -3,6 +3,7 @@
 use crate::dscp::Dscp;
 use crate::flow::{Class, TunnelRole};
 use crate::fwmark::MarkBits;
+use crate::thresholds::{ThresholdIndex, Thresholds};
 use flow_balance::ServiceTime;
 
 /// The unit in which the threshold counts: packets or bytes.
@@ -76,12 +77,10 @@ impl TunnelUse {
     pub const SHARED: Self = Self(1);
 }
 
-/// Settings of the policy; 72 bytes.
+/// Settings of the policy; 584 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyConfig {
-    /// A flow is long once it has counted more than this.
-    pub threshold: u64,
     /// A flow that was silent for so long starts again (paper §II-B: 30 s).
     pub idle_timeout_ns: u64,
     /// The margin after its drain before a flow is handed over: the longest by which the short
@@ -105,7 +104,7 @@ pub struct PolicyConfig {
     pub tunnel_use: TunnelUse,
     /// The protocols that are split besides TCP.
     pub protocols: Protocols,
-    /// The unit of `threshold`.
+    /// The unit of `thresholds`.
     pub unit: Unit,
     /// The DSCP of the short tunnel.
     pub short_mark: Dscp,
@@ -125,6 +124,8 @@ pub struct PolicyConfig {
     pub usable: u8,
     /// The bits of the fwmark that carry marks, where the DSCP stays as it came.
     pub mark_bits: MarkBits,
+    /// A flow is long once it has counted more than one of these: that of its site.
+    pub thresholds: Thresholds,
 }
 
 impl PolicyConfig {
@@ -163,15 +164,16 @@ impl PolicyConfig {
     /// DSCP 3 marks [`PolicyConfig::long_on_short_mark`] by default.
     pub const DEFAULT_LONG_ON_SHORT_MARK: Dscp = Dscp::new(3).unwrap();
 
-    /// A flow with these counts is long: what `unit` names of them is above the threshold.
+    /// A flow with these counts is long by the threshold at `index`: what `unit` names of them is
+    /// above it.
     #[inline(always)]
-    pub const fn exceeds_threshold(&self, packets: u64, bytes: u64) -> bool {
+    pub const fn exceeds_threshold(&self, index: ThresholdIndex, packets: u64, bytes: u64) -> bool {
         let count = if self.unit.0 == Unit::BYTES.0 {
             bytes
         } else {
             packets
         };
-        count > self.threshold
+        count > self.thresholds.at(index)
     }
 
     /// Tells if both tunnels carry both classes.
@@ -225,7 +227,6 @@ impl PolicyConfig {
 impl Default for PolicyConfig {
     fn default() -> Self {
         Self {
-            threshold: Self::DEFAULT_THRESHOLD,
             idle_timeout_ns: Self::DEFAULT_IDLE_TIMEOUT_NS,
             drain_margin_ns: Self::DEFAULT_GAP_NS,
             max_wait_ns: Self::DEFAULT_BLIND_MAX_WAIT_NS,
@@ -244,6 +245,7 @@ impl Default for PolicyConfig {
             long_on_short_mark: Self::DEFAULT_LONG_ON_SHORT_MARK,
             usable: 0b11,
             mark_bits: MarkBits::NONE,
+            thresholds: Thresholds::uniform(Self::DEFAULT_THRESHOLD),
         }
     }
 }

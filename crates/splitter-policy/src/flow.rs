@@ -4,6 +4,7 @@
 //! towards the tunnels (A-S2 of the reproduction notes).
 
 use crate::packet::{Addresses, TransportHeader};
+use crate::thresholds::ThresholdIndex;
 
 /// The 5-tuple of an IPv4 flow; 16 bytes.
 #[repr(C)]
@@ -268,8 +269,8 @@ pub struct FlowEntry {
     pub drained_ns: u64,
     /// The time when the flow was found to be long; 0 while it is short.
     pub long_since_ns: u64,
-    /// Flags of the flow: [`FlowEntry::ON_LONG_TUNNEL`], [`FlowEntry::FINISHED`], [`FlowEntry::PLACED`], and the
-    /// two bits of a short flow's stage.
+    /// Flags of the flow: [`FlowEntry::ON_LONG_TUNNEL`], [`FlowEntry::FINISHED`], [`FlowEntry::PLACED`], and of
+    /// a short flow the two bits of its stage and those of its threshold's index.
     pub flags: u64,
     /// How often the flow changed tunnels after it had been placed, up to
     /// [`FlowEntry::MOST_CHANGES`].
@@ -291,6 +292,8 @@ impl FlowEntry {
     pub(crate) const STAGE_SHIFT: u32 = 3;
     /// How a short flow counts in its tunnel now (shared tunnels), two bits; `share` reads them.
     pub(crate) const STAGE: u64 = 3 << Self::STAGE_SHIFT;
+    pub(crate) const THRESHOLD_SHIFT: u32 = 5;
+    pub(crate) const THRESHOLD: u64 = ThresholdIndex::MASK << Self::THRESHOLD_SHIFT;
 
     /// The class that the flow has now.
     #[inline(always)]
@@ -300,6 +303,18 @@ impl FlowEntry {
         } else {
             Class::Long
         }
+    }
+
+    /// The index of the threshold that a short flow goes by now.
+    #[inline(always)]
+    pub const fn threshold(&self) -> ThresholdIndex {
+        ThresholdIndex::numbered(self.flags >> Self::THRESHOLD_SHIFT)
+    }
+
+    /// Has a short flow go by another threshold.
+    #[inline(always)]
+    pub(crate) const fn set_threshold(&mut self, index: ThresholdIndex) {
+        self.flags = self.flags & !Self::THRESHOLD | index.number() << Self::THRESHOLD_SHIFT;
     }
 
     /// The tunnel that the flow uses now.

@@ -433,7 +433,7 @@ impl SharedQueues {
 #[inline(always)]
 fn has_waited_enough(config: &PolicyConfig, entry: &FlowEntry, now_ns: u64) -> bool {
     now_ns >= entry.long_since_ns + config.max_wait_ns
-        || config.exceeds_threshold(entry.packets / 2, entry.bytes / 2)
+        || config.exceeds_threshold(entry.threshold(), entry.packets / 2, entry.bytes / 2)
 }
 
 /// The tunnel for packets that are meant for this one: the other if only that

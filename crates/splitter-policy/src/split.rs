@@ -14,7 +14,7 @@
 
 mod fast_path;
 
-use crate::classify::{Precision, Verdict, classify, precision};
+use crate::classify::{Precision, Verdict, classify_by_site, precision};
 use crate::clock::Clock;
 use crate::config::PolicyConfig;
 use crate::counters::{Counters, FlowEvent};
@@ -26,6 +26,7 @@ use crate::fragments::{FragmentStore, Fragments};
 use crate::headers::{Headers, Segment};
 use crate::models::QueueModels;
 use crate::pass_reason::PassReason;
+use crate::sites::SiteThresholds;
 use crate::steer::Steer;
 use crate::table::{Memory, SlotRef, Table};
 
@@ -120,7 +121,12 @@ pub struct Splitter<'a, M, C, T> {
     pub counters: &'a mut Counters,
 }
 
-impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> {
+impl<M, C, T> Splitter<'_, M, C, T>
+where
+    M: Memory + FragmentStore + SiteThresholds,
+    C: Clock,
+    T: QueueModels,
+{
     /// Treats one frame, whatever it is; it is to be passed on whatever the outcome.
     #[inline(always)]
     pub fn split<B: Steer + ?Sized>(&mut self, frame: &mut B) -> Outcome {
@@ -203,7 +209,10 @@ impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> 
         let coarse_ns = self.clock.coarse_ns();
         *entry = self.table.resume(&key, slot_ref)?.entry(coarse_ns);
         let now_ns = self.time_of(entry, packet, coarse_ns);
-        let verdict = classify(entry, packet, self.config, &mut self.models, now_ns);
+        let sites = self.table.memory;
+        let find_threshold = || sites.threshold_of(&key);
+        let models = &mut self.models;
+        let verdict = classify_by_site(entry, packet, self.config, models, find_threshold, now_ns);
         let (verdict, completed_ns) = verdict.to_bits();
         Some(PackedVerdict {
             verdict,

@@ -8,6 +8,7 @@ use splitter_policy::counters::FlowEvent;
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::pass_reason::PassReason;
 use splitter_policy::split::Outcome;
+use splitter_policy::thresholds::Thresholds;
 use support::host::Host;
 use support::packet::{Extension, Fragment, Ip, Packet, Upper};
 
@@ -24,7 +25,7 @@ const LONG: Outcome = Outcome::Split {
 
 fn host(protocols: Protocols) -> Host {
     let config = PolicyConfig {
-        threshold: THRESHOLD,
+        thresholds: Thresholds::uniform(THRESHOLD),
         drain_margin_ns: 0,
         protocols,
         ..PolicyConfig::default()

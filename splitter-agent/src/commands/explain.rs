@@ -4,7 +4,9 @@ use anyhow::Result;
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use flow_cli::{ExitCode, group_thousands, print, print_json};
-use splitter_agent::explanation::{Endpoint, Explanation, Facts, FlowState, Verdict, explain};
+use splitter_agent::explanation::{
+    Endpoint, Explanation, Facts, FlowState, FlowThreshold, Verdict, explain,
+};
 use splitter_config::Config;
 use splitter_datapath::Dataplane;
 use splitter_datapath::flows::{FlowRow, each};
@@ -68,10 +70,13 @@ async fn gather(
         None => None,
     };
     let mut found = Found::default();
-    let (mut attached, mut policy) = (Vec::new(), None);
+    let (mut attached, mut threshold) = (Vec::new(), None);
     if let Some(dataplane) = &dataplane {
         found = Found::in_table(dataplane, source, destination)?;
-        policy = Some(dataplane.policy()?);
+        threshold = Some(FlowThreshold {
+            count: dataplane.threshold_of(destination.address)?,
+            unit: dataplane.policy()?.unit,
+        });
         let programs = instance.attached(dataplane.program_id()?).await?;
         attached = programs.into_iter().map(|it| it.interface).collect();
     }
@@ -96,7 +101,7 @@ async fn gather(
         attached,
         site,
         placement,
-        policy,
+        threshold,
         arrival,
         flows_matching: found.matching,
         has_other_direction: found.has_other_direction,

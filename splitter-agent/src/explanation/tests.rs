@@ -4,6 +4,11 @@ use super::*;
 
 const TUNNELS: &str = "lan = 'lan'\n[short]\ndevice = 'wan0'\n[long]\ndevice = 'wan1'\n";
 
+const THRESHOLD: FlowThreshold = FlowThreshold {
+    count: 40,
+    unit: Unit::PACKETS,
+};
+
 fn config(first: &str, last: &str) -> Config {
     Config::parse(&format!("{first}\n{TUNNELS}{last}"), "test").unwrap()
 }
@@ -42,7 +47,7 @@ fn facts() -> Facts {
         attached: vec![lan()],
         site: None,
         placement: Placement::PRIMARY,
-        policy: Some(PolicyConfig::default()),
+        threshold: Some(THRESHOLD),
         arrival: Some(Arrival::Lan(lan())),
         flows: Vec::new(),
         flows_matching: 0,
@@ -207,8 +212,7 @@ fn what_cannot_be_asked_is_unknown() {
 #[test]
 fn flows_say_where_they_stand() {
     let plain = config("", "");
-    let policy = PolicyConfig::default();
-    let said = |row: &FlowRow| state(row, &plain, Some(&policy));
+    let said = |row: &FlowRow| state(row, &plain, Some(THRESHOLD));
     assert!(said(&flow("short", "short")).ends_with("long from packet 41 on"));
     assert!(said(&flow("long", "short")).contains("until its packets there have left"));
     assert_eq!(said(&flow("long", "long")), "long, in the long tunnel");

@@ -164,7 +164,7 @@ fn agent_killed_in_the_middle_of_a_reload_is_taken_over() {
                 "killed at {point}"
             );
             assert_eq!(site.json(&["plan"])["changed"], false, "killed at {point}");
-            let threshold = policy(site).threshold;
+            let threshold = policy(site).thresholds.common();
             assert_eq!(threshold, if target.is_empty() { 40 } else { 70 });
             assert_eq!(site.xdp_mode("gen0").is_some(), target.is_empty());
             if target.is_empty() {

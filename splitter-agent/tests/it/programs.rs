@@ -1,6 +1,8 @@
 //! The kernel programs as they ship, run by the kernel (`BPF_PROG_TEST_RUN`)
 //! next to the same policy on the host.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use crate::policy as support;
 use crate::support::borders;
 use crate::support::loaded;
@@ -18,6 +20,7 @@ use splitter_policy::flow::{Class, FlowKey, TunnelRole};
 use splitter_policy::packet::{Network, TcpFlags, Transport};
 use splitter_policy::pass_reason::PassReason;
 use splitter_policy::split::Outcome;
+use splitter_policy::thresholds::Thresholds;
 use support::packet::{Ip, Packet, Upper};
 use support::shapes::{every_shape, every_shape_with};
 
@@ -59,7 +62,7 @@ fn every_shape_comes_out_as_on_the_host_with_marks_for_legacy_rules() {
     let mut borders = Borders::new(PolicyConfig {
         match_mask: Dscp::LEGACY_BITS,
         unit: Unit::BYTES,
-        threshold: 3_000,
+        thresholds: Thresholds::uniform(3_000),
         ..eager()
     });
     send_every_shape(&mut borders);
@@ -100,7 +103,7 @@ fn every_shape_comes_out_as_on_the_host_where_tunnels_are_shared() {
     let service = ServiceTime::from_bits_per_second(100_000_000);
     let mut borders = Borders::new(PolicyConfig {
         tunnel_use: TunnelUse::SHARED,
-        threshold: 3,
+        thresholds: Thresholds::uniform(3),
         // Neither clock lets a flow wait: it is placed with its first long packet.
         max_wait_ns: 0,
         short_service: service,
@@ -117,6 +120,74 @@ fn every_shape_comes_out_as_on_the_host_where_tunnels_are_shared() {
     ];
     let placed: u64 = placed.into_iter().map(|event| counters.events(event)).sum();
     assert_eq!(placed, 2, "one flow of each family");
+}
+
+#[test]
+fn flow_goes_by_the_threshold_of_its_site_in_the_kernel_as_on_the_host() {
+    require!(Root);
+    let thresholds = Thresholds::uniform(40).followed_by(40, [9, 50]);
+    let thresholds = thresholds.expect("they fit");
+    let mut borders = Borders::new(PolicyConfig {
+        thresholds,
+        ..eager()
+    });
+    let [low, high] = [9, 50].map(|it| thresholds.index_of(it));
+    // The longest prefix decides, and no IPv4 address lies in one of IPv6.
+    let packets = [Packet::tcp_v4(), Packet::tcp_v6()];
+    let [v4, v6] = packets.each_ref().map(destination);
+    borders.kernel.set_sites(&[
+        (v4, 8, high),
+        (v4, 24, low),
+        (Ipv6Addr::UNSPECIFIED.into(), 0, low),
+        (v6, 64, high),
+    ]);
+    let other = Packet {
+        ip: Ip::v4(),
+        upper: Upper::tcp(),
+        ..Packet::tcp_v4()
+    };
+    let elsewhere = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(10, 9, 9, 9)];
+    let [nowhere, wider] = elsewhere.map(|to| readdressed(&other, to));
+    for (address, index) in [(v4, low), (v6, high), (elsewhere[1].into(), high)] {
+        borders.host.set_threshold_of(address, index);
+    }
+    let cases = [
+        (packets[0].bytes(), 10),
+        (packets[1].bytes(), 51),
+        (nowhere, 41),
+        (wider, 51),
+    ];
+    for (frame, first_long) in cases {
+        let mut outcomes = (1..=60).map(|it| (it, borders.split(&frame, "flow").0));
+        let is_long = |(_, it): &(i32, Outcome)| {
+            matches!(
+                it,
+                Outcome::Split {
+                    class: Class::Long,
+                    ..
+                }
+            )
+        };
+        assert_eq!(outcomes.find(is_long).map(|it| it.0), Some(first_long));
+    }
+    borders.compare();
+}
+
+/// Where a packet goes.
+fn destination(packet: &Packet) -> IpAddr {
+    match &packet.ip {
+        Ip::V4 { destination, .. } => (*destination).into(),
+        Ip::V6 { destination, .. } => (*destination).into(),
+    }
+}
+
+/// An IPv4 packet to another address.
+fn readdressed(packet: &Packet, to: Ipv4Addr) -> Vec<u8> {
+    let mut packet = packet.clone();
+    if let Ip::V4 { destination, .. } = &mut packet.ip {
+        *destination = to.octets();
+    }
+    packet.bytes()
 }
 
 #[test]

@@ -11,6 +11,7 @@ use aya::programs::xdp::XdpLink;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use site::{Connection, Site, on_site, stderr};
+use splitter_policy::table::{TABLE_VERSION, UNSTATED_TABLE_VERSION};
 
 const NATIVE: Option<u64> = Some(1);
 const YARDSTICK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/bpf/yardstick.o");
@@ -232,8 +233,13 @@ fn flows_are_copied_into_a_table_of_another_layout() {
             let upgraded = site.splitter(&["up"]);
             assert!(upgraded.status.success(), "{}", stderr(&upgraded));
             let reported = stderr(&upgraded);
-            let words = "flows were copied from a flow table of version 1";
-            assert!(reported.contains(words), "{reported}");
+            let version = if has_note {
+                TABLE_VERSION
+            } else {
+                UNSTATED_TABLE_VERSION
+            };
+            let words = format!("flows were copied from a flow table of version {version}");
+            assert!(reported.contains(&words), "{reported}");
             assert_eq!(packets(site, &connection), known);
             connection.send(LONG_BYTES);
             assert!(packets(site, &connection) > known + 100);
@@ -258,10 +264,11 @@ fn flows_of_a_layout_that_is_not_known_are_forgotten_and_that_is_said() {
 
         let note = note(site);
         let noted = std::fs::read_link(&note).expect("it is noted");
-        let later = noted
-            .to_str()
-            .expect("text")
-            .replacen(":1:", ":4000000000:", 1);
+        let later = noted.to_str().expect("text").replacen(
+            &format!(":{TABLE_VERSION}:"),
+            ":4000000000:",
+            1,
+        );
         std::fs::remove_file(&note).expect("it is there");
         std::os::unix::fs::symlink(later, &note).expect("a link");
         say_that_another_build_runs(site);

@@ -3,6 +3,7 @@ mod shared;
 use super::*;
 use crate::config::{Marking, Unit};
 use crate::models::HostQueues;
+use crate::thresholds::Thresholds;
 use flow_balance::ServiceTime;
 use proptest::prelude::*;
 use std::vec::Vec;
@@ -91,7 +92,7 @@ fn packet_threshold_plus_one_is_the_first_long_one() {
 #[test]
 fn bytes_can_be_counted_instead() {
     let config = PolicyConfig {
-        threshold: 10 * FULL_FRAME,
+        thresholds: Thresholds::uniform(10 * FULL_FRAME),
         unit: Unit::BYTES,
         ..eager()
     };
@@ -460,7 +461,7 @@ proptest! {
     fn no_flood_makes_the_model_of_the_short_tunnel_believe_in_more_than_the_cap(
         frames in proptest::collection::vec((1u64..70_000, 0u64..100), 1..300),
     ) {
-        let mut bench = Bench::new(PolicyConfig { threshold: u64::MAX, ..with_rates(10) });
+        let mut bench = Bench::new(PolicyConfig { thresholds: Thresholds::uniform(u64::MAX), ..with_rates(10) });
         let mut now_ns = SECOND;
         for (bytes, gap_ns) in frames {
             now_ns += gap_ns;
@@ -478,7 +479,7 @@ proptest! {
         drain_margin_ns in 0u64..5 * MILLISECOND,
         rate in 0u64..200,
     ) {
-        let config = PolicyConfig { drain_margin_ns, threshold, ..with_rates(rate) };
+        let config = PolicyConfig { drain_margin_ns, thresholds: Thresholds::uniform(threshold), ..with_rates(rate) };
         let mut bench = Bench::new(config);
         let mut now_ns = SECOND;
         let mut before = (Class::Short, TunnelRole::Short);

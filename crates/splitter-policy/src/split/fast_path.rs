@@ -12,8 +12,10 @@ use crate::fragments::FragmentStore;
 use crate::headers::Segment;
 use crate::models::QueueModels;
 use crate::packet::{Network, TransportHeader, is_v4, parse_plain_v4, parse_plain_v6};
+use crate::sites::SiteThresholds;
 use crate::steer::Steer;
 use crate::table::{EvictionRank, HomeLine, Memory, Slot, SlotGuard};
+use crate::thresholds::ThresholdIndex;
 use flow_balance::{ActiveFlows, VirtualQueue};
 
 /// A packet that changes nothing about its flow but counts and times.
@@ -25,7 +27,12 @@ pub(super) enum Steady {
     Placed(Egress),
 }
 
-impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> {
+impl<M, C, T> Splitter<'_, M, C, T>
+where
+    M: Memory + FragmentStore + SiteThresholds,
+    C: Clock,
+    T: QueueModels,
+{
     /// Splits what most packets are: a plain segment of a known flow that is in no transition, or
     /// of a new one that finds a slot in its home line; and, in a flood, any of a flow that is not
     /// known. `None`, and nothing done, for all else.
@@ -196,7 +203,7 @@ impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> 
         if is_shared || !slot.is_plainly_short() {
             return None;
         }
-        let is_long = |packets, bytes| config.exceeds_threshold(packets, bytes);
+        let is_long = |index, packets, bytes| config.exceeds_threshold(index, packets, bytes);
         let counted = slot.counted_short(packets, bytes, is_long)?;
         let (mut now_ns, mut drained_ns) = (now_ns, now_ns);
         if config.short_service.is_known()
@@ -221,7 +228,8 @@ impl<M: Memory + FragmentStore, C: Clock, T: QueueModels> Splitter<'_, M, C, T> 
         coarse_ns: u64,
     ) -> Option<()> {
         let config = self.config;
-        let becomes_long = config.exceeds_threshold(packet.segments, packet.bytes);
+        let unknown = ThresholdIndex::UNKNOWN;
+        let becomes_long = config.exceeds_threshold(unknown, packet.segments, packet.bytes);
         if config.is_shared() || packet.flags.closes() || becomes_long {
             return None;
         }

@@ -3,6 +3,7 @@ use crate::flow::Seeds;
 use crate::models::HostQueues;
 use crate::table::tests::Groups;
 use crate::table::{GROUP_SLOTS, Layout};
+use crate::thresholds::{ThresholdIndex, Thresholds};
 use etherparse::PacketBuilder;
 use proptest::prelude::*;
 use std::vec::Vec;
@@ -333,6 +334,97 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     proptest::collection::vec((0u16..14, flags, bytes, gap_ns), 1..300)
 }
 
+std::thread_local! {
+    static LOOK_UPS: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
+}
+
+/// A border with thresholds of 6, 12 and 3 packets, where source ports below 2 stand for the two sites
+/// with one of their own.
+fn border_of_sites() -> Border {
+    let mut border = Border::new();
+    border.config.thresholds = Thresholds::uniform(6)
+        .followed_by(6, [12, 3])
+        .expect("they fit");
+    border.groups.threshold_of = |key| {
+        LOOK_UPS.with(|it| it.set(it.get() + 1));
+        let at = Thresholds::uniform(6)
+            .followed_by(6, [12, 3])
+            .expect("they fit");
+        match key.ports().0 {
+            0 => at.index_of(12),
+            1 => at.index_of(3),
+            _ => ThresholdIndex::UNKNOWN,
+        }
+    };
+    border
+}
+
+/// The number of the first packet of a flow that is long.
+fn first_long(border: &mut Border, port: u16) -> Option<usize> {
+    let mut classes = (1..=20).map(|number| (number, border.split(&mut tcp_frame(0, port))));
+    let is_long = |outcome: &Outcome| {
+        matches!(
+            outcome,
+            Outcome::Split {
+                class: Class::Long,
+                ..
+            }
+        )
+    };
+    Some(classes.find(|(_, outcome)| is_long(outcome))?.0)
+}
+
+#[test]
+fn flow_is_long_by_the_threshold_of_its_site() {
+    let mut border = border_of_sites();
+    for (port, expected) in [(0, 13), (1, 4), (2, 7)] {
+        LOOK_UPS.set(0);
+        assert_eq!(first_long(&mut border, port), Some(expected), "port {port}");
+        // Beyond the lowest threshold, and beyond its own.
+        assert!((1..=2).contains(&LOOK_UPS.get()), "{}", LOOK_UPS.get());
+    }
+}
+
+#[test]
+fn flow_below_the_lowest_threshold_is_not_looked_up() {
+    let mut border = border_of_sites();
+    LOOK_UPS.set(0);
+    for port in 0..8 {
+        for _ in 0..3 {
+            border.split(&mut tcp_frame(0, port));
+        }
+    }
+    assert_eq!(LOOK_UPS.get(), 0);
+}
+
+#[test]
+fn other_thresholds_hold_for_flows_that_have_been_looked_up() {
+    let mut border = border_of_sites();
+    // Beyond the lowest, and short by that of its site.
+    for _ in 0..8 {
+        border.split(&mut tcp_frame(0, 0));
+    }
+    assert_eq!(border.counters.events(FlowEvent::BecameLong), 0);
+    border.config.thresholds = border.config.thresholds.followed_by(6, [5]).expect("fits");
+    border.groups.threshold_of = |_| {
+        let before = border_of_sites().config.thresholds;
+        before.followed_by(6, [5]).expect("fits").index_of(5)
+    };
+    border.split(&mut tcp_frame(0, 0));
+    assert_eq!(border.counters.events(FlowEvent::BecameLong), 1);
+}
+
+/// One threshold, or three with one of the sites' above it and one below.
+fn thresholds(are_several: bool, common: u64) -> Thresholds {
+    let uniform = Thresholds::uniform(common);
+    match are_several {
+        true => uniform
+            .followed_by(common, [2 * common, common / 2])
+            .expect("they fit"),
+        false => uniform,
+    }
+}
+
 proptest! {
     /// The short cut says, writes, counts and keeps what the whole path does.
     #[test]
@@ -341,12 +433,13 @@ proptest! {
         (short_rate, long_rate) in (0u64..2, 0u64..2),
         is_shared: bool,
         in_bytes: bool,
+        are_several: bool,
         seeds: Seeds,
     ) {
         use crate::config::{TunnelUse, Unit};
         use flow_balance::ServiceTime;
         let config = PolicyConfig {
-            threshold: if in_bytes { 5_000 } else { 6 },
+            thresholds: thresholds(are_several, if in_bytes { 5_000 } else { 6 }),
             unit: if in_bytes { Unit::BYTES } else { Unit::PACKETS },
             short_service: ServiceTime::from_bits_per_second(short_rate * 100_000_000),
             long_service: ServiceTime::from_bits_per_second(long_rate * 100_000_000),
@@ -357,6 +450,7 @@ proptest! {
             let mut border = Border::new();
             border.config = config;
             border.layout.seeds = seeds;
+            border.groups.threshold_of = |key| ThresholdIndex::numbered((key.ports().0 % 3).into());
             border
         });
         for (port, flags, payload_bytes, gap_ns) in arrivals {

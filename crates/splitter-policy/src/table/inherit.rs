@@ -6,6 +6,7 @@
 //! | version | differs from the one before |
 //! |---|---|
 //! | 1 | of all builds before tables said their version |
+//! | 2 | a short flow's record has the index of its threshold, in bits that were 0 in all but counts of 2^31 packets |
 //!
 //! A change of anything that [`Slot`], [`Record`](super::Record), [`Tags`](super::Tags) or [`Layout`](super::Layout)
 //! say of a flow is another version, and needs a line here and in [`upgraded`].
@@ -15,7 +16,7 @@ use super::{Group, Memory, Record, Slot, SlotGuard, Table, Tags};
 use crate::flow::FlowKey;
 
 /// The version of the tables that this build fills.
-pub const TABLE_VERSION: u32 = 1;
+pub const TABLE_VERSION: u32 = 2;
 
 /// The version of tables that do not say theirs.
 pub const UNSTATED_TABLE_VERSION: u32 = 1;
@@ -28,7 +29,7 @@ type Words = [u64; 3];
 #[must_use]
 pub const fn upgraded(version: u32, words: Words) -> Option<Words> {
     match version {
-        TABLE_VERSION => Some(words),
+        1 | TABLE_VERSION => Some(words),
         _ => None,
     }
 }

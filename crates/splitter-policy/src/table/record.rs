@@ -15,12 +15,14 @@
 //! bits and bytes in 28, and in the 20 bits freed of each word the two times, by
 //! the stamp, in units of 65.5 us up to 68 s (the longest wait is 60 s). One that
 //! outgrows that turns *wide* before, and is placed with its first long packet. Of a short flow the
-//! stage as which it counts is kept, too: in a narrow record in the lowest two of the bits that tell
-//! how long it has been long, in a wide one in those that count changes.
+//! stage as which it counts is kept, too, and its threshold's index: in a narrow record in the lowest
+//! eight of the bits that tell how long it has been long; in a wide one that is not placed the stage in
+//! those that count changes, and the index in the upper six of those that count packets.
 
 use super::Word;
 use super::owner::{Owner, STAMP_BITS, WITHIN_STAMP, stamp};
 use crate::flow::FlowEntry;
+use crate::thresholds::ThresholdIndex;
 
 /// Both words of a narrow record without its times.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +54,12 @@ const NARROW_PACKETS: u64 = (1 << 20) - 1;
 const WIDE_PACKETS: u64 = (1 << 37) - 1;
 const CHANGES_SHIFT: u32 = 61;
 const WAITED_SHIFT: u32 = 44;
+/// Of a short flow's narrow record, above its stage.
+const THRESHOLD_SHIFT: u32 = WAITED_SHIFT + 2;
+const THRESHOLD_BITS: u64 = ThresholdIndex::MASK << THRESHOLD_SHIFT;
+/// Of a wide record that is not placed.
+const WIDE_THRESHOLD_SHIFT: u32 = CHANGES_SHIFT - ThresholdIndex::BITS;
+const UNPLACED_PACKETS: u64 = (1 << (WIDE_THRESHOLD_SHIFT - PACKETS_SHIFT)) - 1;
 
 const NARROW_BYTES: u64 = (1 << 28) - 1;
 const WIDE_BYTES: u64 = (1 << 48) - 1;
@@ -95,24 +103,25 @@ impl Record {
         self.owner.set(owner.seen_at(now_ns).0);
     }
 
-    /// What a narrow record counts with this packet; `None` when the flow would
-    /// become long or outgrow it.
+    /// What the narrow record of a short flow counts with this packet; `None` when the flow would
+    /// exceed its threshold or outgrow it.
     #[inline(always)]
     pub(super) fn counted_narrow(
         &self,
         packets: u64,
         bytes: u64,
-        is_long: impl Fn(u64, u64) -> bool,
+        is_long: impl Fn(ThresholdIndex, u64, u64) -> bool,
     ) -> Option<Counted> {
         let (first, second) = (self.first.get(), self.second.get());
         let packets = (first >> PACKETS_SHIFT & NARROW_PACKETS) + packets;
         let bytes = (second & NARROW_BYTES) + bytes;
         let outgrows = packets > NARROW_PACKETS || bytes > NARROW_BYTES;
-        if is_long(packets, bytes) || outgrows {
+        let threshold = ThresholdIndex::numbered(first >> THRESHOLD_SHIFT);
+        if is_long(threshold, packets, bytes) || outgrows {
             return None;
         }
         Some(Counted {
-            first: first & START_LOW | packets << PACKETS_SHIFT,
+            first: first & (START_LOW | THRESHOLD_BITS) | packets << PACKETS_SHIFT,
             second: second & START_HIGH | bytes,
         })
     }
@@ -165,6 +174,8 @@ impl Record {
         if owner.is_wide() && !entry.is_placed() {
             entry.flags |= entry.changes << FlowEntry::STAGE_SHIFT & FlowEntry::STAGE;
             entry.changes = 0;
+            entry.packets = packets & UNPLACED_PACKETS;
+            entry.set_threshold(ThresholdIndex::numbered(first >> WIDE_THRESHOLD_SHIFT));
         }
         if !owner.is_wide() {
             entry.changes = 0;
@@ -174,6 +185,7 @@ impl Record {
             let waited = first >> WAITED_SHIFT;
             if owner.0 & Owner::LONG == 0 {
                 entry.flags |= waited << FlowEntry::STAGE_SHIFT & FlowEntry::STAGE;
+                entry.set_threshold(ThresholdIndex::numbered(first >> THRESHOLD_SHIFT));
             } else {
                 let waited_ns = waited << TIME_UNIT_BITS;
                 entry.long_since_ns = (last_seen_ns + (1 << STAMP_BITS))
@@ -204,18 +216,21 @@ impl Record {
             second |= drain(entry.drained_ns, seen_ns, now_ns) << DRAIN_SHIFT;
             if entry.long_since_ns == 0 {
                 first |= (entry.stage() as u64) << WAITED_SHIFT;
+                first |= entry.threshold().number() << THRESHOLD_SHIFT;
             } else {
                 let waited_ns = (seen_ns + (1 << STAMP_BITS)).saturating_sub(entry.long_since_ns);
                 first |= up_to_units(waited_ns) << WAITED_SHIFT;
             }
         } else {
             flags |= Owner::WIDE;
-            first |= at_most(entry.packets, WIDE_PACKETS) << PACKETS_SHIFT;
-            let changes = match entry.is_placed() {
-                true => at_most(entry.changes, FlowEntry::MOST_CHANGES),
-                false => entry.stage() as u64,
-            };
-            first |= changes << CHANGES_SHIFT;
+            if entry.is_placed() {
+                first |= at_most(entry.packets, WIDE_PACKETS) << PACKETS_SHIFT;
+                first |= at_most(entry.changes, FlowEntry::MOST_CHANGES) << CHANGES_SHIFT;
+            } else {
+                first |= at_most(entry.packets, UNPLACED_PACKETS) << PACKETS_SHIFT;
+                first |= entry.threshold().number() << WIDE_THRESHOLD_SHIFT;
+                first |= (entry.stage() as u64) << CHANGES_SHIFT;
+            }
             second |= at_most(entry.bytes, WIDE_BYTES);
         }
         let name = owner.0 & (Owner::NAME | Owner::OVERFLOW);

@@ -3,6 +3,7 @@
 use super::owner::{Owner, stamps_between};
 use super::record::{Counted, Record};
 use crate::flow::{FlowEntry, TunnelRole};
+use crate::thresholds::ThresholdIndex;
 
 /// A guard of a flow's slot, held for one packet.
 #[derive(Debug)]
@@ -141,13 +142,13 @@ impl<'a> SlotGuard<'a> {
     }
 
     /// The counts of a plainly short flow with a packet more; `None` when `is_long` says so
-    /// of them, or when they outgrow their bits.
+    /// of them and of the threshold's index, or when they outgrow their bits.
     #[inline(always)]
     pub(crate) fn counted_short(
         &self,
         packets: u64,
         bytes: u64,
-        is_long: impl Fn(u64, u64) -> bool,
+        is_long: impl Fn(ThresholdIndex, u64, u64) -> bool,
     ) -> Option<Counted> {
         self.record.counted_narrow(packets, bytes, is_long)
     }

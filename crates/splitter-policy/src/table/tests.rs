@@ -10,6 +10,8 @@ use super::*;
 use crate::flow::{FlowKeyV4, FlowKeyV6, Seeds};
 use crate::fragments::FragmentStore;
 use crate::packet::protocol;
+use crate::sites::SiteThresholds;
+use crate::thresholds::ThresholdIndex;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::vec::Vec;
@@ -23,6 +25,7 @@ pub(crate) struct Groups {
     v6: Vec<GroupV6>,
     tags: Vec<Tags>,
     fragmented: Mutex<HashMap<u64, u64>>,
+    pub(crate) threshold_of: fn(&FlowKey) -> ThresholdIndex,
 }
 
 impl Groups {
@@ -34,7 +37,14 @@ impl Groups {
                 .map(|_| Tags::default())
                 .collect(),
             fragmented: Mutex::default(),
+            threshold_of: |_| ThresholdIndex::UNKNOWN,
         }
+    }
+}
+
+impl SiteThresholds for Groups {
+    fn threshold_of(&self, key: &FlowKey) -> ThresholdIndex {
+        (self.threshold_of)(key)
     }
 }
 

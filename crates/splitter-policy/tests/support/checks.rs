@@ -10,6 +10,7 @@ use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::packet::{Network, Transport, parse_plain_v4, parse_plain_v6};
 use splitter_policy::pass_reason::PassReason;
 use splitter_policy::split::Outcome;
+use splitter_policy::thresholds::Thresholds;
 
 use super::host::Host;
 use super::oracle;
@@ -67,11 +68,11 @@ pub(crate) fn parse<B: Buffer + ?Sized>(frame: &B) -> Parsed {
 fn host(choices: u8) -> (Host, u64) {
     let is_chosen = |bit: u32| choices & (1 << bit) != 0;
     let mut config = PolicyConfig {
-        threshold: THRESHOLD,
+        thresholds: Thresholds::uniform(THRESHOLD),
         ..PolicyConfig::default()
     };
     if is_chosen(0) {
-        (config.unit, config.threshold) = (Unit::BYTES, 3_000);
+        (config.unit, config.thresholds) = (Unit::BYTES, Thresholds::uniform(3_000));
     }
     if is_chosen(1) {
         config.short_service = ServiceTime::from_bits_per_second(100_000_000);

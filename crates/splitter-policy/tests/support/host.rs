@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use splitter_policy::clock::Clock;
 use splitter_policy::config::PolicyConfig;
@@ -9,11 +10,13 @@ use splitter_policy::counters::Counters;
 use splitter_policy::flow::{FlowEntry, FlowKey};
 use splitter_policy::fragments::FragmentStore;
 use splitter_policy::models::HostQueues;
+use splitter_policy::sites::SiteThresholds;
 use splitter_policy::split::{Outcome, Splitter};
 use splitter_policy::steer::Steer;
 use splitter_policy::table::{
     GROUP_SLOTS, Group, GroupV4, GroupV6, Layout, Memory, Slot, Table, Tags, Word,
 };
+use splitter_policy::thresholds::ThresholdIndex;
 
 /// A border with a clock that its user moves.
 pub(crate) struct Host {
@@ -31,6 +34,7 @@ struct Groups {
     v6: Vec<GroupV6>,
     tags: Vec<Tags>,
     fragmented: RefCell<HashMap<u64, u64>>,
+    sites: HashMap<IpAddr, ThresholdIndex>,
 }
 
 impl Host {
@@ -54,8 +58,14 @@ impl Host {
                     .map(|_| Tags::default())
                     .collect(),
                 fragmented: RefCell::default(),
+                sites: HashMap::new(),
             },
         }
+    }
+
+    /// Has flows to an address go by the threshold at an index.
+    pub(crate) fn set_threshold_of(&mut self, address: IpAddr, index: ThresholdIndex) {
+        self.groups.sites.insert(address, index);
     }
 
     pub(crate) fn split(&mut self, frame: &mut [u8]) -> Outcome {
@@ -93,6 +103,14 @@ fn flows_of<S: Slot>(groups: &[Group<S>], now_ns: u64) -> Vec<(FlowKey, FlowEntr
         .filter_map(|(group, index)| group.read(index, now_ns))
         .map(|found| (found.key, found.entry))
         .collect()
+}
+
+impl SiteThresholds for Groups {
+    fn threshold_of(&self, key: &FlowKey) -> ThresholdIndex {
+        let (_, destination) = key.addresses();
+        let known = self.sites.get(&destination).copied();
+        known.unwrap_or(ThresholdIndex::UNKNOWN)
+    }
 }
 
 impl FragmentStore for Groups {

@@ -126,7 +126,7 @@ fn short_packets_wait_for_no_more_of_a_long_flow_than_it_may_send_before_its_han
                 in_long_queue <= 1,
                 "seed {seed}: {it:?} waited for {in_long_queue}"
             );
-            let most = border.config.threshold + 1;
+            let most = border.config.thresholds.common() + 1;
             assert!(
                 packets.iter().all(|it| *it <= most),
                 "seed {seed}: {it:?}: {packets:?}"

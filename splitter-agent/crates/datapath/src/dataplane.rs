@@ -15,6 +15,7 @@ use super::attach::attach;
 use super::egress::EgressMaps;
 use super::error::{map_error, program_error, typed};
 use super::names::{COUNTERS, FLOWS_V4, FLOWS_V6, SETTINGS, SHORT_QUEUES};
+use super::prefix_thresholds::SiteMap;
 use super::program::Program;
 use super::program::program_name;
 use super::shapes::Shape;
@@ -33,6 +34,7 @@ pub struct Dataplane {
     /// Not there where the kernel lets no program read its memory.
     short_queues: Option<Array<MapData, Shape<ShortQueues>>>,
     pub(super) egress: EgressMaps,
+    pub(super) sites: SiteMap,
     flows_v4: MapData,
     flows_v6: MapData,
 }
@@ -88,6 +90,7 @@ impl Dataplane {
                 false => None,
             },
             egress: EgressMaps::open(pins)?,
+            sites: SiteMap::open(pins)?,
             flows_v4: open(FLOWS_V4)?,
             flows_v6: open(FLOWS_V6)?,
             pins: pins.clone(),

@@ -16,7 +16,8 @@ use splitter_policy::table::Layout;
 use super::error::{map_errno, map_error, program_errno, typed};
 use super::names::{
     CLOCK_PROGRAM, CLOCK_READING, COUNT_EGRESS, COUNTERS, EGRESS, FLOW_TABLES, FLOWS_V4, FLOWS_V6,
-    LAN_ADDRESSES, READS_QUEUES, SETTINGS, SHORT_QUEUES, SITE_DEVICES, TAGS, TARGETS, TUNNELS,
+    LAN_ADDRESSES, READS_QUEUES, SETTINGS, SHORT_QUEUES, SITE_DEVICES, SITES, TAGS, TARGETS,
+    TUNNELS,
 };
 use super::program::program_name;
 use super::shapes::Shape;
@@ -94,7 +95,7 @@ fn load_reading(
         SteeringMode::Dscp | SteeringMode::Mark => &[],
     };
     let seen: &[_] = if reads_queues { &[SHORT_QUEUES] } else { &[] };
-    let common = [SETTINGS, COUNTERS, TUNNELS, EGRESS, SITE_DEVICES];
+    let common = [SETTINGS, COUNTERS, TUNNELS, EGRESS, SITE_DEVICES, SITES];
     let tables: &[_] = if kept.is_some() { &[] } else { &FLOW_TABLES };
     let maps = common.iter().chain(redirecting).chain(seen).chain(tables);
     for name in maps.copied() {

@@ -5,6 +5,7 @@ use splitter_advise::ThresholdUnit;
 use splitter_config::{Config, Protocol, TunnelPolicy, Tunnels};
 use splitter_policy::config::{Marking, PolicyConfig, Protocols, TunnelUse, Unit};
 use splitter_policy::dscp::Dscp;
+use splitter_policy::thresholds::Thresholds;
 
 /// IPv4 and TCP headers without options; what an MTU leaves is a full segment.
 const HEADER_BYTES: u32 = 40;
@@ -33,7 +34,7 @@ pub fn policy_settings(
         TunnelPolicy::Share => (TunnelUse::SHARED, 100),
     };
     PolicyConfig {
-        threshold: config.first_threshold().into(),
+        thresholds: Thresholds::uniform(config.first_threshold().into()),
         unit,
         idle_timeout_ns: nanoseconds(config.flows.idle_timeout),
         drain_margin_ns: nanoseconds(config.handover.drain_margin).max(shaper_slack_ns(config)),

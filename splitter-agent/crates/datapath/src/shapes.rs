@@ -40,5 +40,5 @@ const _: () = {
     assert!(size_of::<QueueSearch>() == 32);
     assert!(size_of::<ShortQueues>() == 24);
     assert!(size_of::<TapEntry>() == 32);
-    assert!(size_of::<Settings>() == 176);
+    assert!(size_of::<Settings>() == 688);
 };

@@ -93,6 +93,9 @@ pub enum InstanceError {
     /// A site was taken out of the configuration meanwhile.
     #[error("the site {0} is in the configuration no more")]
     NoSuchSite(SiteName),
+    /// The programs cannot tell so many thresholds apart.
+    #[error("the sites have more different thresholds than the kernel programs can hold")]
+    TooManyThresholds,
     /// An interface of the configuration does not exist.
     #[error(transparent)]
     NoSuchInterface(#[from] NoSuchInterface),

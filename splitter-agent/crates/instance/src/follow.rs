@@ -70,6 +70,7 @@ impl Instance {
         match plan.apply(&self.netlink).await {
             Ok(applied) => {
                 self.note_destinations(applied.plan());
+                self.follow_thresholds(&applied.plan().destinations)?;
                 Ok(applied.plan().clone())
             }
             Err(error) => {

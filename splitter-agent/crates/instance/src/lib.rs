@@ -28,6 +28,7 @@ mod redirect;
 pub mod report;
 mod settled;
 mod state;
+mod thresholds;
 mod up;
 
 use std::path::{Path, PathBuf};
@@ -36,6 +37,7 @@ use std::sync::atomic::AtomicBool;
 
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::flow::TunnelRole;
+use splitter_policy::thresholds::Thresholds;
 
 use self::absent::Needed;
 use self::attached::attached_mode;
@@ -64,6 +66,7 @@ use splitter_steering::{Placement, Placements};
 use splitter_steering::{redirection, routes, shaping};
 
 use crate::privileges::check_capabilities;
+use crate::thresholds::prefix_thresholds;
 
 /// Says what of the rules and routes in place is read for a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,10 +192,10 @@ impl Instance {
     /// When the instance is not up, or its settings cannot be written.
     pub fn set_threshold(&self, _lock: &Lock, threshold: u32) -> Result<(), InstanceError> {
         if let Some(mut dataplane) = self.open()? {
-            let threshold = threshold.into();
+            let thresholds = Thresholds::uniform(threshold.into());
             let policy = dataplane.policy()?;
             dataplane.set_policy(PolicyConfig {
-                threshold,
+                thresholds,
                 ..policy
             })?;
         }
@@ -245,6 +248,9 @@ impl Instance {
         if let Loaded::Current(dataplane) = loaded {
             self.keep_automatic_threshold(&mut policy, &dataplane.policy()?);
         }
+        let common = policy.thresholds.common();
+        let prefixes = prefix_thresholds(&self.config, &routes.destinations, common);
+        self.add_thresholds(&mut policy, &prefixes, loaded)?;
         let redirect = self.redirect(interfaces, &placement, loaded).await?;
         let egress = self.plan_egress(interfaces, loaded);
         plan::assemble(
@@ -257,6 +263,7 @@ impl Instance {
                 loaded,
                 pins: &self.pins,
                 policy,
+                prefixes,
             },
             shaping,
             routes,
@@ -269,7 +276,8 @@ impl Instance {
         let Config { flows, advise, .. } = &self.config;
         if flows.threshold == Threshold::Auto && wanted.unit == present.unit {
             let bounds = (advise.min.get().into(), advise.max.get().into());
-            wanted.threshold = present.threshold.clamp(bounds.0, bounds.1);
+            let present = present.thresholds.common();
+            wanted.thresholds = Thresholds::uniform(present.clamp(bounds.0, bounds.1));
         }
     }
 

@@ -5,7 +5,8 @@ use std::fmt;
 use serde::Serialize;
 use splitter_config::{AttachMode, Config, SteeringMode};
 use splitter_datapath::{
-    AttachedMode, Dataplane, FlowsOutlook, ForeignProgram, KernelError, Pins, program_kind,
+    AttachedMode, Dataplane, FlowsOutlook, ForeignProgram, KernelError, Pins, PrefixThresholds,
+    program_kind,
 };
 use splitter_netlink::{Family, InterfaceName, Interfaces};
 use splitter_policy::config::PolicyConfig;
@@ -45,6 +46,8 @@ pub struct Plan {
     pub table_bytes: u64,
     #[serde(skip)]
     pub(crate) policy: PolicyConfig,
+    #[serde(skip)]
+    pub(crate) prefixes: PrefixThresholds,
 }
 
 /// Says what happens to the kernel programs.
@@ -123,6 +126,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) loaded: &'a Loaded,
     pub(crate) pins: &'a Pins,
     pub(crate) policy: PolicyConfig,
+    pub(crate) prefixes: PrefixThresholds,
     pub(crate) redirect: Option<Redirect>,
     pub(crate) absent: Vec<InterfaceName>,
     pub(crate) egress: Vec<EgressAttachment>,
@@ -168,6 +172,7 @@ pub(crate) fn assemble(
         egress: inputs.egress.clone(),
         table_bytes: table_bytes(table_size),
         policy: inputs.policy,
+        prefixes: inputs.prefixes.clone(),
     })
 }
 

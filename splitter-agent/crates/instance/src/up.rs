@@ -211,6 +211,7 @@ impl Instance {
         undo: &mut Undo,
     ) -> Result<Vec<AttachedInterface>, InstanceError> {
         let policy_before = dataplane.policy()?;
+        let prefixes_before = dataplane.prefix_thresholds()?;
         let targets_before = dataplane.targets()?;
         let applied = plan
             .routes
@@ -226,7 +227,7 @@ impl Instance {
                     tracing::warn!(event = "not_verified", "not verified: {what}");
                 }
             }
-            dataplane.set_policy(plan.policy)?;
+            dataplane.set_policy_by_prefix(plan.policy, &plan.prefixes)?;
             if let Some(redirect) = &plan.redirect {
                 dataplane.set_targets(&redirect.targets)?;
             }
@@ -240,7 +241,8 @@ impl Instance {
                 if let Err(error) = dataplane.set_targets(&targets_before) {
                     tracing::error!(event = "undo_failed", %error, "cannot write again where packets were redirected to");
                 }
-                if let Err(error) = dataplane.set_policy(policy_before) {
+                let restored = dataplane.set_policy_by_prefix(policy_before, &prefixes_before);
+                if let Err(error) = restored {
                     tracing::error!(event = "undo_failed", %error, "cannot write the earlier settings again");
                 }
                 let undone = applied.roll_back(&self.netlink).await;

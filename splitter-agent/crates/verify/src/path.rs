@@ -96,7 +96,7 @@ fn start_short(session: &mut Session<'_>) -> Result<ClassReached, VerifyError> {
 /// Sends a flow beyond the threshold, and on until its packets leave as a long flow's.
 fn become_long(session: &mut Session<'_>) -> Result<ClassReached, VerifyError> {
     let headers = session.header_bytes(By::Tcp);
-    let (packets, ip_bytes) = match session.border.threshold {
+    let (packets, ip_bytes) = match session.plan.threshold {
         Threshold::Packets(packets) => (packets + 1, headers + PAYLOAD_BYTES),
         Threshold::Bytes(bytes) => {
             let full = FULL_PACKET_BYTES.min(session.plan.lan.mtu as usize);

@@ -47,7 +47,6 @@ pub(crate) struct Border {
     pub(crate) steering: SteeringMode,
     pub(crate) pins: Pins,
     pub(crate) is_shared: bool,
-    pub(crate) threshold: Threshold,
     /// By then a flow that is long has changed tunnels.
     pub(crate) max_wait: Duration,
     pub(crate) devices: BTreeMap<u32, Device>,
@@ -90,6 +89,7 @@ pub(crate) struct PathPlan {
     pub(crate) class: Class,
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
+    pub(crate) threshold: Threshold,
     pub(crate) port: u16,
     /// Whether an echo may answer for the flow.
     pub(crate) may_echo: bool,
@@ -143,6 +143,15 @@ pub async fn survey(instance: &Instance, targets: &Targets) -> Result<Survey, Su
         return Err(SurveyError::Down(config.name.to_string()));
     };
     let policy = dataplane.policy()?;
+    let mut thresholds = BTreeMap::new();
+    for address in &targets.addresses {
+        let count = dataplane.threshold_of(*address)?;
+        let threshold = match policy.unit == Unit::BYTES {
+            true => Threshold::Bytes(count),
+            false => Threshold::Packets(count),
+        };
+        thresholds.insert(*address, threshold);
+    }
     let attached = instance.attached(dataplane.program_id()?).await?;
     let placements = instance.placements()?;
     let netlink = Netlink::connect()?;
@@ -157,10 +166,6 @@ pub async fn survey(instance: &Instance, targets: &Targets) -> Result<Survey, Su
         steering: dataplane.steering(),
         pins: instance.pins().clone(),
         is_shared: config.is_shared(),
-        threshold: match policy.unit == Unit::BYTES {
-            true => Threshold::Bytes(policy.threshold),
-            false => Threshold::Packets(policy.threshold),
-        },
         max_wait: Duration::from_nanos(policy.max_wait_ns),
         devices: devices(&interfaces),
         tunnel_devices: tunnel_devices.collect(),
@@ -168,6 +173,7 @@ pub async fn survey(instance: &Instance, targets: &Targets) -> Result<Survey, Su
     let mut plan = Planner {
         config,
         targets,
+        thresholds: &thresholds,
         interfaces: &interfaces,
         addresses: &addresses,
         paths: Vec::new(),
@@ -245,6 +251,7 @@ fn devices(interfaces: &Interfaces) -> BTreeMap<u32, Device> {
 struct Planner<'a> {
     config: &'a Config,
     targets: &'a Targets,
+    thresholds: &'a BTreeMap<IpAddr, Threshold>,
     interfaces: &'a Interfaces,
     addresses: &'a [Address],
     paths: Vec<PathPlan>,
@@ -267,15 +274,15 @@ impl Planner<'_> {
                 ));
                 continue;
             }
-            let targets = self.targets.addresses.iter().copied();
-            let targets: Vec<_> = targets.filter(|it| family_of(*it) == family).collect();
+            let targets = self.thresholds.iter().map(|(address, it)| (*address, *it));
+            let targets: Vec<_> = targets.filter(|(it, _)| family_of(*it) == family).collect();
             if targets.is_empty() {
                 self.not_covered
                     .push(format!("{family}: name a host of the other site with --to"));
             }
-            for destination in targets {
+            for (destination, threshold) in targets {
                 for lan in &lans {
-                    self.add(lan, family, destination);
+                    self.add(lan, family, destination, threshold);
                 }
             }
         }
@@ -301,7 +308,7 @@ impl Planner<'_> {
         })
     }
 
-    fn add(&mut self, lan: &Lan, family: Family, destination: IpAddr) {
+    fn add(&mut self, lan: &Lan, family: Family, destination: IpAddr, threshold: Threshold) {
         let mut own = self.addresses.iter().filter(|it| {
             it.interface == lan.index
                 && family_of(it.address) == family
@@ -321,6 +328,7 @@ impl Planner<'_> {
                 class,
                 source,
                 destination,
+                threshold,
                 port: self.targets.port.unwrap_or(DEFAULT_PORT),
                 may_echo: self.targets.port.is_none(),
                 count: self.targets.count,

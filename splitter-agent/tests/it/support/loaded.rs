@@ -2,6 +2,9 @@
 //! that a test or a benchmark hands them (`BPF_PROG_TEST_RUN`). Nothing is
 //! pinned, so that the kernel forgets them with the process.
 
+use std::net::IpAddr;
+
+use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::xdp::DevMapHash;
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions, TestRunResult, Xdp};
@@ -14,7 +17,9 @@ use splitter_policy::counters::Counters;
 use splitter_policy::flow::{FlowEntry, FlowKey, FlowKeyV6, Seeds, TapEntry, TunnelRole};
 use splitter_policy::forward::{Mac, target};
 use splitter_policy::settings::Settings;
+use splitter_policy::sites::SiteKey;
 use splitter_policy::table::Layout;
+use splitter_policy::thresholds::ThresholdIndex;
 
 /// The splitter's maps and those of its programs that were asked for.
 pub(crate) struct Loaded {
@@ -151,6 +156,17 @@ impl Loaded {
         let run = program.test_run(options).expect("the kernel runs it");
         let mark = reported[MARK].try_into().expect("four bytes");
         (run.return_value, u32::from_ne_bytes(mark), out)
+    }
+
+    /// Says by which threshold flows to what lies in each prefix go.
+    pub(crate) fn set_sites(&mut self, prefixes: &[(IpAddr, u8, ThresholdIndex)]) {
+        let map = self.ebpf.map_mut("SITES").expect("is in the object");
+        let mut sites: LpmTrie<_, [u32; 5], u32> = map.try_into().expect("is a trie");
+        for (address, length, index) in prefixes {
+            let SiteKey { words, bits } = SiteKey::of_prefix(*address, *length);
+            let inserted = sites.insert(&Key::new(bits, words), index.number() as u32, 0);
+            inserted.expect("can be written");
+        }
     }
 
     /// Lets packets for a tunnel be redirected into a device.

@@ -10,6 +10,7 @@ use crate::flow_packet::FlowPacket;
 use crate::models::HostQueues;
 use crate::packet::TcpFlags;
 use crate::share::*;
+use crate::thresholds::Thresholds;
 use flow_balance::ServiceTime;
 use proptest::prelude::*;
 use std::vec::Vec;
@@ -32,7 +33,7 @@ impl Bench {
         Self {
             config: PolicyConfig {
                 tunnel_use: TunnelUse::SHARED,
-                threshold: 10,
+                thresholds: Thresholds::uniform(10),
                 drain_margin_ns: 500 * MICROSECOND,
                 max_wait_ns: 10 * MILLISECOND,
                 short_service: first,
@@ -441,7 +442,7 @@ fn flow_that_waits_is_in_the_short_class_for_no_more_than_made_it_long() {
     let in_short = queue_class.iter().filter(|it| **it == Class::Short).count();
     assert_eq!(
         in_short as u64,
-        2 * bench.config.threshold,
+        2 * bench.config.thresholds.common(),
         "{queue_class:?}"
     );
 }

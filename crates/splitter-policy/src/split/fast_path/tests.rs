@@ -1,7 +1,7 @@
 //! The short cut of steady packets, next to the whole policy.
 
 use super::*;
-use crate::classify::classify;
+use crate::classify::classify_by_site;
 use crate::config::{PolicyConfig, TunnelUse, Unit};
 use crate::counters::Counters;
 use crate::models::HostQueues;
@@ -10,6 +10,7 @@ use crate::split::tests::FixedClock;
 use crate::table::tests::Groups;
 use crate::table::tests::record::{NOW_NS, entries, packed, slot};
 use crate::table::{Layout, Table};
+use crate::thresholds::{ThresholdIndex, Thresholds};
 use flow_balance::ServiceTime;
 use proptest::prelude::*;
 
@@ -22,13 +23,20 @@ proptest! {
         bytes in 60u64..70_000,
         segments in 1u64..45,
         threshold in 1u64..1 << 21,
+        own in proptest::option::of(1u64..1 << 21),
+        site in 0u64..4,
         in_bytes: bool,
         (short_rate, long_rate) in (0u64..2, 0u64..2),
         is_shared: bool,
         carries_data: bool,
     ) {
+        let uniform = Thresholds::uniform(threshold);
+        let thresholds = match own {
+            Some(own) => uniform.followed_by(threshold, [own]).expect("it fits"),
+            None => uniform,
+        };
         let config = PolicyConfig {
-            threshold,
+            thresholds,
             unit: if in_bytes { Unit::BYTES } else { Unit::PACKETS },
             short_service: ServiceTime::from_bits_per_second(short_rate * 100_000_000),
             long_service: ServiceTime::from_bits_per_second(long_rate * 100_000_000),
@@ -52,7 +60,8 @@ proptest! {
         };
         if let Some(said) = splitter.count_steady(&slot(&steady), packet, now_ns) {
             let mut entry = slot(&whole).entry(now_ns);
-            let verdict = classify(&mut entry, packet, &config, &mut models_whole, now_ns);
+            let find = || ThresholdIndex::numbered(site);
+            let verdict = classify_by_site(&mut entry, packet, &config, &mut models_whole, find, now_ns);
             slot(&whole).commit(&entry, now_ns);
             let egress = Egress { hand_over: verdict.hand_over, queue_class: verdict.queue_class, tunnel: verdict.tunnel };
             prop_assert_eq!(said, match said {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::flow::{Class, FlowEntry};
 use crate::share::Stage;
+use crate::thresholds::ThresholdIndex;
 use proptest::prelude::*;
 
 /// A record with `entry` packed at [`NOW_NS`].
@@ -24,11 +25,11 @@ pub(crate) fn entries() -> impl Strategy<Value = FlowEntry> {
         0u64..1 << 40,
         0u64..20_000_000_000,
         0u64..20_000_000_000,
-        0u64..8,
+        (0u64..8, 0u64..64),
         0u64..8,
     );
     (counts, times).prop_map(
-        |((packets, bytes, p, b), (first, drain, waited, flags, changes))| {
+        |((packets, bytes, p, b), (first, drain, waited, (flags, threshold), changes))| {
             let now = NOW_NS;
             FlowEntry {
                 packets: (packets >> p).max(1),
@@ -37,7 +38,7 @@ pub(crate) fn entries() -> impl Strategy<Value = FlowEntry> {
                 last_seen_ns: now,
                 drained_ns: now + drain,
                 long_since_ns: if waited % 2 == 0 { 0 } else { now - waited },
-                flags,
+                flags: flags | threshold << FlowEntry::THRESHOLD_SHIFT,
                 changes,
             }
         },
@@ -52,9 +53,11 @@ proptest! {
     fn what_is_packed_is_what_was_known(
         mut entry in entries(),
         stage in 0u64..4,
+        threshold in 0u64..64,
         later_ns in 0u64..80_000 * SECOND,
     ) {
         entry.set_stage(Stage::numbered(stage));
+        entry.set_threshold(ThresholdIndex::numbered(threshold));
         const UNIT: u64 = 1 << 16;
         const STAMP: u64 = 1 << 24;
         let record = Record::default();
@@ -63,12 +66,14 @@ proptest! {
         prop_assert_eq!(record.owner().differs(owner), 0);
         let found = record.unpack(record.owner(), NOW_NS + later_ns);
 
-        prop_assert_eq!(found.packets, entry.packets.min((1 << 37) - 1));
+        let packet_bits = if entry.is_placed() { 37 } else { 31 };
+        prop_assert_eq!(found.packets, entry.packets.min((1 << packet_bits) - 1));
         prop_assert_eq!(found.bytes, entry.bytes.min((1 << 48) - 1));
         prop_assert_eq!(found.class(), entry.class());
         let is_wide = record.owner().is_wide();
         let has_stage = !entry.is_placed() && (is_wide || entry.class() == Class::Short);
-        let kept = if has_stage { entry.flags } else { entry.flags & !FlowEntry::STAGE };
+        let of_short = FlowEntry::STAGE | FlowEntry::THRESHOLD;
+        let kept = if has_stage { entry.flags } else { entry.flags & !of_short };
         prop_assert_eq!(found.flags, kept);
         prop_assert!(found.last_seen_ns <= NOW_NS && NOW_NS - found.last_seen_ns < STAMP);
         prop_assert!(entry.first_seen_ns - found.first_seen_ns < 1_024);

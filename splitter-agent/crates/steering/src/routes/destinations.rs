@@ -172,6 +172,13 @@ impl Destinations {
         families.any(|it| depends_on_main(config, it))
     }
 
+    /// Lists the prefixes of both families that lead into the tunnels, each with the place, in the
+    /// configuration, of the site that it lies at.
+    pub fn split_by_site(&self) -> impl Iterator<Item = (IpNet, usize)> {
+        let families = [Family::V4, Family::V6].into_iter();
+        families.flat_map(|family| self.by_site(family))
+    }
+
     /// Returns the prefixes of a family that lead into the tunnels.
     #[must_use]
     pub fn split(&self, family: Family) -> &[IpNet] {
