@@ -23,7 +23,7 @@ use flow_testbed::timed::decide;
 use flow_testbed::topology::Host;
 use hub::Remote;
 use nix::sys::signal::Signal;
-use pair::{Pair, QUICK, decide_on_pair};
+use pair::{Pair, QUICK, decide_on_pair, on_pair};
 use pauses::{FAILOVER, PERIOD, longest_pause};
 use serde_json::Value;
 use several::{Kind, add_tunnel, tunnel};
@@ -220,6 +220,11 @@ fn sites_are_added_and_dropped_while_the_others_go_on() {
 /// Both borders with two tunnels to either of two sites, which both are at the far border, and the
 /// agents of both.
 pub(crate) fn run_two_sites(pair: &Pair<'_>) -> (Daemon, Daemon) {
+    run_two_sites_with(pair, ["", ""])
+}
+
+/// The same with further keys of each site.
+fn run_two_sites_with(pair: &Pair<'_>, more: [&str; 2]) -> (Daemon, Daemon) {
     let site = pair.site;
     for number in [2, 3] {
         add_tunnel(site, number, Kind::Veth, 1_500);
@@ -230,25 +235,84 @@ pub(crate) fn run_two_sites(pair: &Pair<'_>) -> (Daemon, Daemon) {
     // For the key.
     pair.configure(true, QUICK);
     let health = format!("[health]\nkey_file = {:?}\n{QUICK}", site.path("key"));
-    let tunnel_of = |number: u8| {
-        let address = format!("10.9.{number}.2");
-        format!("{{ device = 'tun{number}', gateway = '{address}', peer = '{address}' }}")
-    };
-    let server = site.topology.server.ipv4;
-    let remote = |name: &str, net: Ipv4Addr, first: u8| {
-        format!(
-            "[[site]]\nname = '{name}'\ndestinations = '{net}/32'\nshort = {}\nlong = {}\n",
-            tunnel_of(first),
-            tunnel_of(first + 1)
-        )
-    };
-    let sites = remote("one", server, 0) + &remote("two", SECOND, 2);
-    site.configure(&format!("{INSTEAD}{health}{sites}"));
+    configure_two_sites(site, &health, more);
     let lists = [
         &[tunnel(0, 1), tunnel(2, 1)][..],
         &[tunnel(1, 1), tunnel(3, 1)],
     ];
     run_with_far(pair, &(several::sections(site, 1, lists, true) + &health))
+}
+
+/// Names two sites behind two tunnels each, with further keys of each.
+fn configure_two_sites(site: &Site, health: &str, more: [&str; 2]) {
+    let tunnel_of = |number: u8| {
+        let address = format!("10.9.{number}.2");
+        format!("{{ device = 'tun{number}', gateway = '{address}', peer = '{address}' }}")
+    };
+    let server = site.topology.server.ipv4;
+    let remote = |name: &str, net: Ipv4Addr, first: u8, more: &str| {
+        format!(
+            "[[site]]\nname = '{name}'\ndestinations = '{net}/32'\nshort = {}\nlong = {}\n{more}\n",
+            tunnel_of(first),
+            tunnel_of(first + 1)
+        )
+    };
+    let sites = remote("one", server, 0, more[0]) + &remote("two", SECOND, 2, more[1]);
+    site.configure(&format!("{INSTEAD}{health}{sites}"));
+}
+
+/// The class of the flow that a connection sends.
+fn class_of(site: &Site, connection: &Connection) -> String {
+    let flows = site.json(&["flows"]);
+    let flows = flows["flows"].as_array().cloned().unwrap_or_default();
+    let mut own = flows
+        .iter()
+        .filter(|it| it["source_port"] == connection.port());
+    let class = own
+        .next()
+        .map(|it| it["class"].as_str().unwrap_or_default());
+    class.unwrap_or_default().to_owned()
+}
+
+#[test]
+fn each_site_has_the_threshold_of_its_own() {
+    on_pair(|pair| {
+        let site = pair.site;
+        let (daemon, _far) = run_two_sites_with(pair, ["threshold = 8", "threshold = 2000"]);
+        let client = &site.topology.client;
+        let second = Host {
+            namespace: pair.far().clone(),
+            ipv4: SECOND,
+            ipv6: None,
+        };
+        let mut connections =
+            [&site.topology.server, &second].map(|host| Connection::between(client, host));
+        // Some hundred segments each.
+        connections.iter_mut().for_each(|it| it.send(200_000));
+        let classes =
+            |connections: &[Connection; 2]| connections.each_ref().map(|it| class_of(site, it));
+        assert_eq!(classes(&connections), ["long", "short"], "{}", daemon.log());
+        let explained = site.json(&["explain", &SECOND.to_string()]);
+        let changes = explained["changes"].to_string();
+        assert!(
+            changes.contains("packet 2001 on (the threshold of the site two)"),
+            "{explained}"
+        );
+
+        // What has been looked up goes by another threshold with its next packet.
+        let health = format!("[health]\nkey_file = {:?}\n{QUICK}", site.path("key"));
+        configure_two_sites(site, &health, ["threshold = 8", "threshold = 50"]);
+        let reloaded = site.splitter(&["reload"]);
+        assert!(reloaded.status.success(), "{reloaded:?}");
+        connections[1].send(1_000);
+        assert_eq!(classes(&connections), ["long", "long"], "{}", daemon.log());
+        // Without, all go by the common one.
+        configure_two_sites(site, &health, ["", ""]);
+        assert!(site.splitter(&["reload"]).status.success());
+        let mut third = Connection::between(client, &second);
+        third.send(200_000);
+        assert_eq!(class_of(site, &third), "long");
+    });
 }
 
 /// What the kernel says of changes of routes from now on.
