@@ -15,6 +15,10 @@
 //! | `known_short_flow_rated` | the same, its full packets put into the modelled queue of a short tunnel of known rate, which takes the precise clock |
 //! | `new_flow` | each packet the first of its flow, inserted where one was that is over, in a table of the default size |
 //! | `new_flow_cached` | the same in a table for 8,192 flows, half a megabyte, which the second-level cache holds |
+//! | `known_short_flow_50_sites` | `known_short_flow` to one of 50 sites, which have 30 thresholds: it has been looked up |
+//! | `new_flow_50_sites` | `new_flow` beside 50 sites |
+//! | `new_long_flow` | `new_flow` with each packet long at once: as much as the packet costs that goes beyond a threshold, and no packet of a flow after it |
+//! | `new_long_flow_50_sites` | the same with the flow's site looked up among 50 |
 //! | `random_1m` | each packet of one of 2^20 flows, by chance, in a table of the default size |
 //! | `flood` | each packet the first of a flow of chance, but every 64th of one of 10,000 long flows |
 //! | `non_tcp` | a UDP datagram, which passes untreated |
@@ -52,6 +56,7 @@ mod support;
 mod balancers;
 mod case;
 mod shares;
+mod sites;
 
 use std::time::Duration;
 
@@ -69,6 +74,7 @@ use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::pass_reason::PassReason;
+use splitter_policy::thresholds::Thresholds;
 use support::packet::{Packet, Upper};
 
 static YARDSTICK: &[u8] = include_bytes_aligned!("../../bpf/yardstick.o");
@@ -109,6 +115,8 @@ fn datapath(criterion: &mut Criterion) {
             "split_random",
         ],
     );
+    let fifty = sites::thresholds(PolicyConfig::DEFAULT_THRESHOLD, u64::MAX);
+    sites::fill(&mut yardstick, &fifty, u64::MAX);
     for case in cases() {
         case.measure(&mut group, &mut yardstick);
     }
@@ -122,6 +130,7 @@ fn datapath(criterion: &mut Criterion) {
             case.measure(&mut group, &mut fresh);
         }
     }
+    sites::measure(&mut group);
     balancers::measure(&mut group);
     group.finish();
 }
@@ -151,7 +160,7 @@ fn yardstick(criterion: &mut Criterion) {
 
 fn cases() -> Vec<Case> {
     let never_long = PolicyConfig {
-        threshold: u64::MAX,
+        thresholds: Thresholds::uniform(u64::MAX),
         ..PolicyConfig::default()
     };
     let rated = PolicyConfig {
@@ -189,6 +198,16 @@ fn cases() -> Vec<Case> {
             frame: from_port(2, full_segment()),
             runs_of_a_flow: SHORT_RUNS,
             ..Case::new("known_short_flow_rated", "split_unmarked")
+        },
+        Case {
+            counts: Some(short),
+            config: PolicyConfig {
+                thresholds: sites::thresholds(PolicyConfig::DEFAULT_THRESHOLD, u64::MAX),
+                ..never_long
+            },
+            frame: from_port(3, full_segment()),
+            runs_of_a_flow: SHORT_RUNS,
+            ..Case::new("known_short_flow_50_sites", "split_unmarked")
         },
         Case {
             counts: Some(long),
