@@ -14,7 +14,7 @@ use splitter_advise::{Advice, Decision, Follower, Question, Traffic, advise};
 use splitter_config::{Config, ConfigFile, Overrides, Threshold, Tunnels};
 use splitter_control::stats::{ChangeResult, ChangeSource};
 use splitter_control::{Answer, Call, ConfirmedCommit, Peer, Reason, Refusal, Request, Shown};
-use splitter_health::KeyRing;
+use splitter_health::KeyRings;
 use splitter_netlink::InterfaceName;
 use splitter_steering::Placements;
 use tokio::sync::watch;
@@ -33,7 +33,7 @@ pub struct Agent {
     overrides: Overrides,
     commit: ConfirmedCommit<Next>,
     /// Those that probes of the tunnels are sealed with, shared with whatever does that.
-    keys: Option<KeyRing>,
+    keys: KeyRings,
     follower: Follower,
     in_force: watch::Sender<Arc<Instance>>,
     last_plan: String,
@@ -54,7 +54,7 @@ impl Agent {
             in_force: watch::Sender::new(Arc::clone(&instance)),
             overrides: Overrides::new(),
             commit: ConfirmedCommit::default(),
-            keys: None,
+            keys: KeyRings::default(),
             last_plan: String::new(),
             absent: Vec::new(),
             unshaped: Vec::new(),
@@ -67,7 +67,7 @@ impl Agent {
 
     /// Changes these keys, too, when their file is read again.
     #[must_use]
-    pub fn with_keys(self, keys: Option<KeyRing>) -> Self {
+    pub fn with_keys(self, keys: KeyRings) -> Self {
         Self { keys, ..self }
     }
 

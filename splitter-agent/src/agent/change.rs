@@ -11,7 +11,7 @@ use splitter_control::stats::{ChangeResult, ChangeSource};
 use splitter_control::{Changed, Reason, Refusal};
 
 use super::Agent;
-use splitter_health::KeyRing;
+use splitter_health::KeyRings;
 use splitter_instance::{Instance, InstanceError, Owner};
 
 /// A configuration that would take the place of the present one.
@@ -20,8 +20,8 @@ pub(super) struct Next {
     pub(super) config: Config,
     pub(super) file: ConfigFile,
     pub(super) overrides: Overrides,
-    /// What health.key_file holds, where it is read with the file.
-    pub(super) keys: Option<KeyRing>,
+    /// What the files of keys hold, where they are read with this one.
+    pub(super) keys: Option<KeyRings>,
 }
 
 impl Next {
@@ -31,11 +31,8 @@ impl Next {
     /// Where the keys that it names cannot be used.
     pub(super) fn of_file(file: ConfigFile) -> Result<Self, Refusal> {
         let config = file.config.clone();
-        let key_file = config.health.key_file.as_deref();
-        let keys = key_file
-            .filter(|_| config.health.enabled)
-            .map(KeyRing::load);
-        let keys = keys.transpose();
+        let files = config.health.enabled.then(|| config.key_files());
+        let keys = files.map(KeyRings::load).transpose();
         Ok(Self {
             config,
             file,
@@ -137,8 +134,9 @@ impl Agent {
         if !frozen.is_empty() {
             return Err(Refusal::new(Reason::Frozen, frozen.join("\n")));
         }
-        let keys = self.keys.as_ref().zip(next.keys.as_ref());
-        changes.extend(keys.and_then(|(own, new)| other_keys(own, new)));
+        if let Some(new) = &next.keys {
+            changes.extend(other_keys(self.instance.config(), &self.keys, new));
+        }
         let instance = self.instance.successor(next.config).map_err(refusal)?;
         let plan = instance.plan().await.map_err(refusal)?;
         let mut steps = plan.steps();
@@ -158,18 +156,21 @@ impl Agent {
         for note in &plan.routes.notes {
             tracing::warn!(event = "note", "{note}");
         }
+        let mut attached = None;
         if !plan.is_unchanged() {
             let up = instance.up(&self.lock, Owner::Run).await.map_err(refusal)?;
             self.monitor
                 .replace(up.dataplane)
                 .map_err(|error| refusal(error.into()))?;
-            self.put_in_force(instance);
-            self.report(&up.attached);
-        } else {
-            self.put_in_force(instance);
+            attached = Some(up.attached);
         }
-        if let Some((own, new)) = self.keys.as_ref().zip(next.keys.as_ref()) {
-            own.replace(new);
+        // Before those who watch the tunnels go by the configuration, which may name other files.
+        if let Some(new) = &next.keys {
+            self.keys.replace(new);
+        }
+        self.put_in_force(instance);
+        if let Some(attached) = attached {
+            self.report(&attached);
         }
         let config = self.instance.config();
         if !changed.changes.is_empty() {
@@ -188,13 +189,21 @@ impl Agent {
 }
 
 /// What differs between keys, shown by their fingerprints.
-fn other_keys(own: &KeyRing, new: &KeyRing) -> Option<KeyChange> {
-    let (from, to) = (own.fingerprints(), new.fingerprints());
-    (from != to).then(|| KeyChange {
-        key: "health.key_file holds".to_owned(),
-        from: from.into(),
-        to: to.into(),
-    })
+fn other_keys(config: &Config, own: &KeyRings, new: &KeyRings) -> Vec<KeyChange> {
+    let (mut own, new) = (own.fingerprints(), new.fingerprints());
+    let changes = new.into_iter().filter_map(|(file, to)| {
+        let from = own.remove(&file).filter(|from| *from != to)?;
+        let key = match config.health.key_file == Some(file.clone()) {
+            true => "health.key_file holds".to_owned(),
+            false => format!("{} holds", file.display()),
+        };
+        Some(KeyChange {
+            key,
+            from: from.into(),
+            to: to.into(),
+        })
+    });
+    changes.collect()
 }
 
 /// Returns what is answered to the caller whose file cannot be used.

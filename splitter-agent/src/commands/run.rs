@@ -56,7 +56,7 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
     let mut up = instance.up(&lock, Owner::Run).await?;
     up.plan.routes.notes.extend(instance.hints().await);
     let owner = up.owner;
-    let keys = guard.as_ref().and_then(HealthMonitors::keys);
+    let keys = guard.as_ref().map(HealthMonitors::keys);
     let watching = match Watching::start(&file, &instance, up, guard, server).await {
         Ok(watching) => watching,
         Err(error) => {
@@ -67,7 +67,7 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
         }
     };
     let agent = Agent::new(instance, lock, Arc::clone(&watching.monitor), file);
-    let mut agent = agent.with_keys(keys);
+    let mut agent = agent.with_keys(keys.unwrap_or_default());
     let served = watching
         .until_signalled(&mut agent, socket, &mut signals)
         .await;
@@ -283,8 +283,8 @@ fn give_up_rights(file: &ConfigFile) {
     let config = &file.config;
     // The files, too: they may be taken again.
     let own = [config.pin_dir(), config.instance_dir(), file.path.clone()];
-    let own = own.iter().chain(&config.health.key_file);
-    let own: Vec<_> = own.map(PathBuf::as_path).collect();
+    let own = own.iter().map(PathBuf::as_path);
+    let own: Vec<_> = own.chain(config.key_files()).collect();
     // Sockets for probes are made again where a device is.
     let has_peer = config.tunnels().any(|(_, tunnel)| tunnel.peer.is_some());
     let also: &[_] = match has_peer && config.health.port.get() < 1024 {

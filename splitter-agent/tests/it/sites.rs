@@ -11,6 +11,7 @@ use crate::support::two_each;
 use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -312,6 +313,55 @@ fn each_site_has_the_threshold_of_its_own() {
         let mut third = Connection::between(client, &second);
         third.send(200_000);
         assert_eq!(class_of(site, &third), "long");
+    });
+}
+
+/// How the tunnels to a site stand.
+fn conditions(site: &Site, name: &str) -> Vec<String> {
+    let tunnels = health(site)["tunnels"].as_array().cloned();
+    let tunnels = tunnels.unwrap_or_default().into_iter();
+    let of_site = tunnels.filter(|it| it["site"] == name);
+    of_site
+        .map(|it| it["condition"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+#[test]
+fn site_has_a_key_and_times_of_its_own() {
+    on_pair(|pair| {
+        let site = pair.site;
+        let (daemon, _far) = run_two_sites(pair);
+        let wait_for = |condition: &str| {
+            site.wait_for("the tunnels to the second site to be so", || {
+                (conditions(site, "two") == [condition; 2]).then_some(())
+            });
+        };
+        let health = format!("[health]\nkey_file = {:?}\n{QUICK}", site.path("key"));
+        let own = site.path("own-key");
+        let reload_with = |key: &str| {
+            std::fs::write(&own, key).expect("a file");
+            std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o600)).expect("ours");
+            let more = format!("[site.health]\nkey_file = {own:?}\ninterval_ms = 50\n");
+            configure_two_sites(site, &health, ["", &more]);
+            site.splitter(&["reload"])
+        };
+        // Another key than the other border has: it does not answer for this site any more.
+        let reloaded = reload_with(&"7".repeat(64));
+        assert!(reloaded.status.success(), "{reloaded:?}");
+        wait_for("down");
+        assert_eq!(conditions(site, "one"), ["up", "up"], "{}", daemon.log());
+        let doctor = site.splitter(&["doctor"]);
+        let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+        assert!(doctor.contains("site.health.key_file"), "{doctor}");
+        // The file is read again although its name is the same.
+        let common = std::fs::read_to_string(site.path("key")).expect("it is there");
+        let reloaded = reload_with(&common);
+        let said = String::from_utf8_lossy(&reloaded.stdout).into_owned();
+        assert!(said.contains("own-key holds: "), "{reloaded:?}");
+        wait_for("up");
+        // A key that cannot be used is refused, and what there is stays.
+        assert!(!reload_with("no key").status.success());
+        assert_eq!(conditions(site, "two"), ["up", "up"]);
     });
 }
 

@@ -1,6 +1,7 @@
 //! Whether dead tunnels would be noticed.
 
 use std::net::IpAddr;
+use std::path::Path;
 
 use splitter_config::{Config, Tunnel};
 use splitter_health::KeyRing;
@@ -22,7 +23,11 @@ pub(super) async fn examine(
             remedy,
         )]);
     }
-    let mut checks: Vec<Check> = key(config).into_iter().collect();
+    let mut checks: Vec<Check> = config
+        .key_files()
+        .into_iter()
+        .map(|it| key(config, it))
+        .collect();
     for (class, tunnel) in config.tunnels() {
         let check = format!("health of {}", config.name_of(class, tunnel));
         let name = class.name();
@@ -42,20 +47,22 @@ pub(super) async fn examine(
     Ok(checks)
 }
 
-fn key(config: &Config) -> Option<Check> {
-    const CHECK: &str = "health.key_file";
-    let path = config.health.key_file.as_deref()?;
-    Some(match KeyRing::load(path) {
+fn key(config: &Config, path: &Path) -> Check {
+    let check = match config.health.key_file.as_deref() == Some(path) {
+        true => "health.key_file",
+        false => "site.health.key_file",
+    };
+    match KeyRing::load(path) {
         Ok(keys) => Check::ok(
-            CHECK,
+            check,
             format!(
                 "{} is for its owner alone; its keys have the fingerprints {}, as at the other border",
                 path.display(),
                 keys.fingerprints().join(" and ")
             ),
         ),
-        Err(error) => Check::fail(CHECK, error.to_string(), "`splitter run` would refuse it"),
-    })
+        Err(error) => Check::fail(check, error.to_string(), "`splitter run` would refuse it"),
+    }
 }
 
 /// Whether probes find the peer: they leave by the device, and need a way there.

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::select_all;
 use splitter_config::{Config, SiteName};
-use splitter_health::{Condition, DATAGRAM_BYTES, KeyRing, LinkState, Nonce, PeerPresence, Start};
+use splitter_health::{
+    Condition, DATAGRAM_BYTES, KeyError, KeyRing, KeyRings, LinkState, Nonce, PeerPresence, Start,
+};
 use splitter_netlink::Netlink;
 use splitter_policy::flow::Class;
 use splitter_steering::{Egress, Placement};
@@ -46,7 +48,8 @@ pub(super) struct HealthMonitor {
     /// As it would be for the site alone.
     pub(super) config: Config,
     /// What this agent proves to the peer with; none without a peer.
-    identity: Option<(KeyRing, Nonce)>,
+    identity: Option<Identity>,
+    keys: KeyRings,
     /// One for each tunnel, in the order of the configuration.
     pub(super) monitored: Vec<MonitoredTunnel>,
     /// Where an earlier agent had left the classes; their own tunnels where there was none.
@@ -67,8 +70,7 @@ impl HealthMonitor {
     /// # Errors
     /// See [`HealthMonitorError`].
     pub(super) async fn new(config: &Config, shared: &Shared) -> Result<Self, HealthMonitorError> {
-        let key = shared.key.clone();
-        let identity = key.map(|key| (key, Nonce::random()));
+        let identity = identity(config, &shared.keys)?;
         let mut guard = Self {
             site: config.site_name(),
             monitored: specs(config)
@@ -77,6 +79,7 @@ impl HealthMonitor {
                 .collect(),
             config: config.clone(),
             identity,
+            keys: shared.keys.clone(),
             left: Placement::PRIMARY,
             netlink: Arc::clone(&shared.netlink),
             events: shared.events.clone(),
@@ -164,6 +167,14 @@ impl HealthMonitor {
     /// Goes by another configuration from now on. A tunnel of which that says something else is
     /// watched from the start; what is known of the others stays.
     async fn follow_config(&mut self, config: &Config, placement: &Placement) {
+        if self.config.health.key_file != config.health.key_file {
+            match identity(config, &self.keys) {
+                Ok(identity) => self.identity = identity,
+                Err(error) => {
+                    tracing::error!(event = "key_unusable", site = %self.site, %error, "the site's key stays as it was");
+                }
+            }
+        }
         self.config = config.clone();
         let mut before = std::mem::take(&mut self.monitored);
         let mut others = Vec::new();
@@ -352,6 +363,15 @@ impl HealthMonitor {
             }
         });
     }
+}
+
+/// What an agent proves to a peer with: the keys, and a number that no other run has.
+type Identity = (KeyRing, Nonce);
+
+fn identity(config: &Config, keys: &KeyRings) -> Result<Option<Identity>, KeyError> {
+    let file = config.health.key_file.as_deref();
+    let ring = file.map(|file| keys.of(file)).transpose()?;
+    Ok(ring.map(|ring| (ring, Nonce::random())))
 }
 
 async fn receive(index: usize, tunnel: &MonitoredTunnel) -> Event {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use splitter_config::Config;
-use splitter_health::{KeyError, KeyRing};
+use splitter_health::{KeyError, KeyRings};
 use splitter_instance::report::SharedReport;
 use splitter_netlink::{Netlink, NetlinkError};
 
@@ -15,8 +15,8 @@ use super::socket::SocketError;
 /// Holds what the monitors of all sites share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// What the agent proves to peers with; none without a peer.
-    pub(super) key: Option<KeyRing>,
+    /// What the agent proves to peers with; nothing without a peer.
+    pub(super) keys: KeyRings,
     pub(super) netlink: Arc<Netlink>,
     pub(super) events: LinkEvents,
     pub(super) overload: OverloadSigns,
@@ -41,9 +41,8 @@ pub enum HealthMonitorError {
 
 impl Shared {
     pub(super) fn new(config: &Config) -> Result<Self, HealthMonitorError> {
-        let key_file = config.health.key_file.as_deref();
         Ok(Self {
-            key: key_file.map(KeyRing::load).transpose()?,
+            keys: KeyRings::load(config.key_files())?,
             netlink: Arc::new(Netlink::connect()?),
             events: LinkEvents::listen()?,
             overload: OverloadSigns::default(),

@@ -9,7 +9,7 @@ use flow_telemetry::Readiness;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use splitter_config::{Config, SiteName};
-use splitter_health::KeyRing;
+use splitter_health::KeyRings;
 use splitter_instance::report::SharedReport;
 use splitter_instance::{Instance, Lock};
 use splitter_steering::Placements;
@@ -55,8 +55,8 @@ impl HealthMonitors {
 
     /// Returns the keys that it goes by, for who changes them; none without a peer.
     #[must_use]
-    pub fn keys(&self) -> Option<KeyRing> {
-        self.shared.key.clone()
+    pub fn keys(&self) -> KeyRings {
+        self.shared.keys.clone()
     }
 
     /// Chooses where the classes of each site are to be when the instance comes up, from what lives now.

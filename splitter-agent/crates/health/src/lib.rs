@@ -6,6 +6,7 @@
 //! no socket and no clock.
 
 mod key;
+mod key_rings;
 mod link_state;
 mod machine;
 mod measure;
@@ -18,6 +19,7 @@ mod watch;
 mod wire;
 
 pub use key::{KeyError, KeyRing};
+pub use key_rings::KeyRings;
 pub use link_state::{LinkKind, LinkState, Start};
 pub use machine::{Cause, Change, Condition, Grade, Machine, Timing};
 pub use measure::{LOST_AFTER, Measure};
