@@ -16,7 +16,7 @@ use serde_json::Value;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::dscp::Dscp;
 
-use super::network::{Arrived, CABLES, Capture, LAN, Network, Tunnel, VLANS, count_clsact};
+use super::network::{Arrived, CABLES, Capture, LAN, Network, SERVER, Tunnel, VLANS, count_clsact};
 use super::{Row, queues};
 
 const SPLITTER: &str = "/bin/splitter";
@@ -36,6 +36,7 @@ pub(crate) fn try_all(network: &Network, report: impl Fn(Row)) -> Result<()> {
     try_out("agent: splits natively", |network| {
         split(network, "native", CABLES)
     });
+    try_out("agent: verifies", verify);
     try_out("agent: splits generically", |network| {
         split(network, "generic", CABLES)
     });
@@ -77,6 +78,19 @@ fn split(network: &Network, mode: &'static str, tunnels: [Tunnel; 2]) -> Result<
     ];
     send_both_classes(network, marks, tunnels)?;
     Ok(vec![mode])
+}
+
+/// With packets of its own, put in as if the site had sent them.
+fn verify(_: &Network) -> Result<Vec<&'static str>> {
+    let server = SERVER.0.to_string();
+    let report = json(&["verify", "--to", &server, "--count", "3"])?;
+    ensure!(report["verdict"] == "ok", "{report}");
+    let paths = report["paths"].as_array().into_iter().flatten();
+    for (path, tunnel) in paths.zip(CABLES) {
+        let taken = &path["taken"][tunnel.device];
+        ensure!(taken.as_u64() >= Some(3), "{path}");
+    }
+    Ok(Vec::new())
 }
 
 /// By the kernel's mark, the packets as they came; and nothing is left.

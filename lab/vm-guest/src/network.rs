@@ -39,7 +39,7 @@ pub(crate) const VLANS: [Tunnel; 2] = [
     Tunnel::new("tun1.5", "far1.5", 5),
 ];
 /// Reached through either tunnel.
-const SERVER: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 0, 9, 9), 5001);
+pub(crate) const SERVER: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 0, 9, 9), 5001);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Network {
