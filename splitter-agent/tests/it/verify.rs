@@ -1,14 +1,20 @@
 //! `splitter verify` at a border: probes that leave by the tunnels, and what it says of them.
 
+use std::collections::BTreeSet;
+
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
 use flow_testbed::topology::{GENERATOR, LAN, TUNNELS};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
+use crate::sites::{SECOND, run_two_sites};
 use crate::support::daemon::Daemon;
+use crate::support::pair::{QUICK, on_pair};
 use crate::support::redirected::be_redirectable;
+use crate::support::several::sections;
 use crate::support::site::{Connection, Site, on_site, output, stderr, stdout};
+use crate::support::two_each::{LONG, SHORT, two_for_each};
 use crate::support::washed::wash;
 
 /// The far host's addresses, as the command takes them.
@@ -104,7 +110,14 @@ fn both_classes_and_families_are_proved_to_take_their_tunnels() {
         assert_ok(site, code, &report, ["4", "2"]);
         assert_eq!(accepts_local(site), ["0", "0"]);
         let left_out = report["not_covered"].to_string();
-        assert!(left_out.contains("the other border"), "{left_out}");
+        assert!(
+            left_out.contains("how the other border splits"),
+            "{left_out}"
+        );
+        assert!(
+            left_out.contains("each tunnel there and back"),
+            "{left_out}"
+        );
         let mut text = vec!["verify".to_owned()];
         text.extend(targets(site));
         let text: Vec<_> = text.iter().map(String::as_str).collect();
@@ -355,5 +368,120 @@ fn with_redirection_it_says_that_the_stack_s_path_alone_is_proved() {
         let expected = "packets that are redirected: probes open connections";
         assert!(left_out.contains(expected), "{left_out}");
         site.json(&["down"]);
+    });
+}
+
+#[test]
+fn way_back_is_proved_where_the_other_border_splits_too() {
+    require!(Program("nft"));
+    on_pair(|pair| {
+        let site = pair.site;
+        let (_near, _far) = pair.run(QUICK);
+        pair.wait_for_echo();
+        let server = site.topology.server.ipv4.to_string();
+        let (code, report) = verify(site, &["--to", &server]);
+        assert_eq!(code, 0, "{report:#}");
+        for (class, device, mark) in [("short", TUNNELS[0], "4"), ("long", TUNNELS[1], "2")] {
+            for path in paths(&report, class) {
+                let back = &path["way_back"];
+                assert_eq!(
+                    (&back["verdict"], &back["class"]),
+                    (&"ok".into(), &class.into())
+                );
+                assert_eq!(back["marked"], serde_json::json!({mark: 3}), "{path}");
+                assert_eq!(
+                    path["came_back_by"],
+                    serde_json::json!({device: 3}),
+                    "{path}"
+                );
+            }
+        }
+        let tunnels = report["tunnels"].as_array().expect("a list");
+        assert_eq!(tunnels.len(), 2, "{report:#}");
+        for tunnel in tunnels {
+            assert_eq!(tunnel["far_agent"], "answers", "{tunnel}");
+            assert!(tunnel["round_trip_ms"].as_f64() > Some(0.0), "{tunnel}");
+        }
+        let summary = report["summary"].as_str().unwrap_or_default();
+        assert!(summary.contains("4 of them there and back"), "{summary}");
+        assert!(
+            summary.ends_with("the other agent answers in 2 of 2 tunnels"),
+            "{summary}"
+        );
+
+        // The other border sends its long class by the short tunnel, or nobody splits answers there and
+        // the host has reflected the mark.
+        let rule = format!("from {server} lookup main priority 500");
+        pair.far()
+            .run(&format!("ip rule add {rule}"))
+            .expect("root");
+        let (code, report) = verify(site, &["--to", &server]);
+        assert_eq!(code, 0, "{report:#}");
+        for path in paths(&report, "long") {
+            let back = &path["way_back"];
+            assert_eq!(back["verdict"], "unknown", "{path}");
+            let why = back["why"].as_str().unwrap_or_default();
+            let expected = "came back by tun0, though they have the mark 2";
+            assert!(why.contains(expected), "{path}");
+        }
+    });
+}
+
+#[test]
+fn each_tunnel_of_a_class_is_proved() {
+    on_site(|site| {
+        two_for_each(site);
+        site.configure(&sections(site, 0, [&SHORT, &LONG], false));
+        site.json(&["up"]);
+        let server = site.topology.server.ipv4.to_string();
+        let (code, report) = verify(site, &["--to", &server]);
+        assert_eq!(code, 0, "{report:#}");
+        for (class, devices) in [("short", ["tun0", "tun2"]), ("long", ["tun1", "tun3"])] {
+            for lan in [LAN, GENERATOR] {
+                let own = paths(&report, class).filter(|it| it["lan"] == lan);
+                let taken: BTreeSet<_> = own
+                    .flat_map(|it| it["taken"].as_object().expect("a map").keys())
+                    .collect();
+                assert!(
+                    devices.iter().all(|it| taken.contains(&(*it).to_owned())),
+                    "{taken:?}"
+                );
+            }
+        }
+        let left_out = report["not_covered"].to_string();
+        assert!(!left_out.contains("no probe has left"), "{left_out}");
+        site.json(&["down"]);
+    });
+}
+
+#[test]
+fn tunnel_of_another_site_is_wrong() {
+    require!(Program("nft"));
+    on_pair(|pair| {
+        let site = pair.site;
+        let (_near, _far) = run_two_sites(pair);
+        let (server, second) = (site.topology.server.ipv4.to_string(), SECOND.to_string());
+        let targets = ["--to", &server, "--to", &second];
+        let (code, report) = verify(site, &targets);
+        assert_eq!(code, 0, "{report:#}");
+        let sites: BTreeSet<_> = paths(&report, "long")
+            .map(|it| (it["site"].as_str(), it["intended"][0].as_str()))
+            .collect();
+        assert_eq!(
+            sites,
+            [(Some("one"), Some("tun1")), (Some("two"), Some("tun3"))].into()
+        );
+        let border = site.border();
+        border
+            .run("ip route add default via 10.9.1.2 dev tun1 table 77")
+            .expect("root");
+        let rule = format!("to {second} lookup 77 priority 500");
+        border.run(&format!("ip rule add {rule}")).expect("root");
+        let (code, report) = verify(site, &targets);
+        assert_eq!(code, 1, "{report:#}");
+        for path in paths(&report, "long") {
+            let expected = if path["site"] == "two" { "wrong" } else { "ok" };
+            assert_eq!(path["verdict"], expected, "{path}");
+        }
     });
 }

@@ -7,6 +7,7 @@ use splitter_policy::flow::Class;
 
 use crate::report::{Delay, PathReport, Verdict};
 use crate::survey::{Border, PathPlan};
+use crate::way_back::WayBack;
 
 /// What was seen of the probes of a path, by their numbers.
 #[derive(Debug, Default)]
@@ -38,6 +39,8 @@ pub(crate) struct Left {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) device: String,
+    /// Its DSCP.
+    pub(crate) dscp: u8,
     pub(crate) at: Duration,
 }
 
@@ -59,7 +62,8 @@ pub(crate) enum ClassReached {
 
 /// Says what was seen, and whether it is as intended.
 pub(crate) fn judge(border: &Border, plan: &PathPlan, observed: &Observed) -> PathReport {
-    let finding = find(border, plan, observed);
+    let way_back = WayBack::of(border, plan, observed);
+    let finding = find(plan, observed, &way_back);
     let left = || {
         observed
             .judged
@@ -80,11 +84,12 @@ pub(crate) fn judge(border: &Border, plan: &PathPlan, observed: &Observed) -> Pa
     PathReport {
         family: plan.family.to_string(),
         class: plan.class.name(),
+        site: plan.site.as_ref().map(ToString::to_string),
         lan: plan.lan.name.to_string(),
         source: plan.source,
         destination: plan.destination,
         port: plan.port,
-        intended: border.intended(plan.class),
+        intended: plan.marks.intended(plan.class),
         taken: count(left().map(|it| it.device.clone())),
         mark_in: match border.fwmark {
             Some(_) => "fwmark",
@@ -99,13 +104,14 @@ pub(crate) fn judge(border: &Border, plan: &PathPlan, observed: &Observed) -> Pa
         mtu: observed.mtu,
         mtu_tried: observed.mtu_tried,
         came_back_by: count(answers.iter().map(|(_, it)| it.device.clone())),
+        way_back,
         verdict: finding.verdict,
         why: finding.why,
         remedy: finding.remedy,
     }
 }
 
-fn count(names: impl Iterator<Item = String>) -> BTreeMap<String, u64> {
+pub(crate) fn count(names: impl Iterator<Item = String>) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for name in names {
         *counts.entry(name).or_default() += 1;
@@ -137,9 +143,9 @@ impl Finding {
     }
 }
 
-fn find(border: &Border, plan: &PathPlan, observed: &Observed) -> Finding {
+fn find(plan: &PathPlan, observed: &Observed, way_back: &WayBack) -> Finding {
     let explain = format!("`splitter explain {} {}`", plan.source, plan.destination);
-    if border.intended(plan.class).is_empty() {
+    if plan.marks.intended(plan.class).is_empty() {
         return Finding::unknown(
             "no tunnel carries this class now, so the main table decides",
             Some("see `splitter status` for the tunnels".to_owned()),
@@ -162,7 +168,7 @@ fn find(border: &Border, plan: &PathPlan, observed: &Observed) -> Finding {
         }
         ClassReached::Yes | ClassReached::No(_) | ClassReached::NotSeen => {}
     }
-    if let Some(finding) = wrong_device(border, plan, observed, &explain) {
+    if let Some(finding) = wrong_device(plan, observed, &explain) {
         return finding;
     }
     match observed.class {
@@ -181,9 +187,13 @@ fn find(border: &Border, plan: &PathPlan, observed: &Observed) -> Finding {
                 plan.destination
             )),
         ),
+        _ if way_back.verdict == Verdict::Wrong => Finding::unknown(
+            way_back.why.clone(),
+            Some("see `splitter status` at the other border: it may have moved a class".to_owned()),
+        ),
         _ => Finding {
             verdict: Verdict::Ok,
-            why: as_intended(border, plan.class, observed),
+            why: as_intended(plan, observed),
             remedy: None,
         },
     }
@@ -191,14 +201,9 @@ fn find(border: &Border, plan: &PathPlan, observed: &Observed) -> Finding {
 
 /// Some packets have left by a device that is not one of their mark's; without a mark of ours, not
 /// one of the class'.
-fn wrong_device(
-    border: &Border,
-    plan: &PathPlan,
-    observed: &Observed,
-    explain: &str,
-) -> Option<Finding> {
-    let of_class = border.intended(plan.class);
-    let is_wrong = |left: &&Left| match border.mark(left.mark) {
+fn wrong_device(plan: &PathPlan, observed: &Observed, explain: &str) -> Option<Finding> {
+    let of_class = plan.marks.intended(plan.class);
+    let is_wrong = |left: &&Left| match plan.marks.numbered(left.mark) {
         Some(mark) => !mark.devices.contains(&left.device),
         None => !of_class.contains(&left.device),
     };
@@ -211,7 +216,7 @@ fn wrong_device(
     let first = wrong.first()?;
     let (count, all, device) = (wrong.len(), left.len(), &first.device);
     let class = plan.class.name();
-    Some(match border.mark(first.mark) {
+    Some(match plan.marks.numbered(first.mark) {
         Some(mark) => Finding::wrong(
             format!(
                 "{count} of {all} packets left by {device}, though they have the mark {} of {}",
@@ -251,18 +256,18 @@ fn not_reached(class: Class, packets: u64) -> Finding {
     }
 }
 
-fn as_intended(border: &Border, class: Class, observed: &Observed) -> String {
+fn as_intended(plan: &PathPlan, observed: &Observed) -> String {
     let mut left = observed
         .judged
         .iter()
         .filter_map(|it| observed.left.get(it));
-    let foreign = left.find(|it| border.mark(it.mark).is_none());
+    let foreign = left.find(|it| plan.marks.numbered(it.mark).is_none());
     let sent = observed.asked.len();
     let is_lost = |it: &&u16| !observed.answers.contains_key(it);
     let lost = observed.asked.iter().filter(is_lost).count();
     match foreign {
         // Echoes of the short class have none, and a firewall may clear marks behind the rules.
-        Some(_) if class == Class::Long => {
+        Some(_) if plan.class == Class::Long => {
             "it left as intended; its mark was changed before it left".to_owned()
         }
         _ if lost * 10 > sent => format!("it left as intended; {lost} of {sent} were not answered"),
@@ -271,4 +276,4 @@ fn as_intended(border: &Border, class: Class, observed: &Observed) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -12,17 +12,22 @@ mod capture;
 mod filter;
 mod frame;
 mod judge;
+mod marks;
 mod mtu;
 mod path;
 mod report;
 mod session;
 mod survey;
+mod tunnels;
+mod way_back;
 
 use std::sync::atomic::AtomicBool;
 use std::{io, thread};
 
 pub use report::{Delay, PathReport, Report, Verdict};
 pub use survey::{Survey, SurveyError, Targets, survey};
+pub use tunnels::{FarAgent, TunnelFacts};
+pub use way_back::WayBack;
 
 use crate::report::summarise;
 
@@ -93,9 +98,15 @@ impl VerifyError {
 pub fn verify(survey: &Survey, stop: &AtomicBool) -> Result<Report, VerifyError> {
     let mut paths = Vec::new();
     for plan in &survey.paths {
-        paths.push(path::probe(&survey.border, plan, stop)?);
+        paths.extend(path::probe(&survey.border, plan, stop)?);
         // Else the answer to one flow's last packet may be on its way while the next one begins.
         thread::sleep(path::BETWEEN_PATHS);
     }
-    Ok(summarise(&survey.border, paths, survey.not_covered.clone()))
+    let not_covered = survey.not_covered.clone();
+    Ok(summarise(
+        &survey.border,
+        paths,
+        survey.tunnels.clone(),
+        not_covered,
+    ))
 }

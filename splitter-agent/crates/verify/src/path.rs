@@ -44,12 +44,12 @@ const FLOWS_TRIED: u32 = 5;
 /// How often a length is tried: a single loss is no limit.
 const LENGTH_TRIES: u32 = 2;
 
-/// Probes a path.
+/// Probes a path: each of the tunnels that the kernel's hash gives flows of the class to.
 pub(crate) fn probe(
     border: &Border,
     plan: &PathPlan,
     stop: &AtomicBool,
-) -> Result<PathReport, VerifyError> {
+) -> Result<Vec<PathReport>, VerifyError> {
     let failed = |source| VerifyError::AcceptLocal {
         interface: plan.lan.name.to_string(),
         source,
@@ -59,17 +59,59 @@ pub(crate) fn probe(
         IpAddr::V6(_) => None,
     };
     let mut session = Session::open(border, plan, stop)?;
-    session.observed.class = match plan.class {
-        Class::Short => start_short(&mut session)?,
-        Class::Long => become_long(&mut session)?,
-    };
+    reach_class(&mut session)?;
     if matches!(
         session.observed.class,
         ClassReached::Yes | ClassReached::NotSeen
     ) {
         measure(&mut session)?;
     }
-    Ok(judge(border, plan, &session.observed))
+    let mut reports = vec![judge(border, plan, &session.observed)];
+    let intended = plan.marks.intended(plan.class);
+    if border.is_shared || session.observed.class != ClassReached::Yes {
+        return Ok(reports);
+    }
+    for _ in 0..flows_for_all(intended.len()) {
+        let is_taken = |device: &String| reports.iter().any(|it| it.taken.contains_key(device));
+        if intended.iter().all(is_taken) {
+            break;
+        }
+        let mut session = Session::open(border, plan, stop)?;
+        reach_class(&mut session)?;
+        let observed = &session.observed;
+        let mut left = observed
+            .judged
+            .iter()
+            .filter_map(|it| observed.left.get(it));
+        if left.all(|it| is_taken(&it.device)) {
+            continue;
+        }
+        // Echoes are no packets of this flow, so that their hash is another one.
+        if ask(&mut session, By::Tcp)? {
+            session.observed.answered_by = Some(By::Tcp.name());
+            find_mtu(&mut session, By::Tcp)?;
+        }
+        reports.push(judge(border, plan, &session.observed));
+    }
+    Ok(reports)
+}
+
+/// How many flows take all of so many tunnels of one weight, but for one time in a thousand.
+fn flows_for_all(tunnels: usize) -> u32 {
+    let tunnels = tunnels as f64;
+    match tunnels > 1.0 {
+        true => (tunnels * (1_000.0 * tunnels).ln()).ceil() as u32,
+        false => 0,
+    }
+}
+
+/// Begins a flow that leaves as one of the class.
+fn reach_class(session: &mut Session<'_>) -> Result<(), VerifyError> {
+    session.observed.class = match session.plan.class {
+        Class::Short => start_short(session)?,
+        Class::Long => become_long(session)?,
+    };
+    Ok(())
 }
 
 /// Begins flows until one is short where it leaves.
@@ -115,7 +157,7 @@ fn become_long(session: &mut Session<'_>) -> Result<ClassReached, VerifyError> {
         match send_and_see(session)? {
             Some(left) if is_of_class(session, &left) => return Ok(ClassReached::Yes),
             // On its way to the long tunnel; as a short one's it is not to be judged.
-            Some(left) if session.border.mark(left.mark).is_some() => {
+            Some(left) if session.plan.marks.numbered(left.mark).is_some() => {
                 misses = 0;
                 session.observed.judged.clear();
             }
@@ -152,15 +194,15 @@ fn send_and_see(session: &mut Session<'_>) -> Result<Option<Left>, VerifyError> 
 /// Whether a packet has left as one of the class: by its mark, or without one of ours by a device
 /// that the other class has not.
 fn is_of_class(session: &Session<'_>, left: &Left) -> bool {
-    let (border, class) = (session.border, session.plan.class);
-    if let Some(mark) = border.mark(left.mark) {
+    let (marks, class) = (&session.plan.marks, session.plan.class);
+    if let Some(mark) = marks.numbered(left.mark) {
         return mark.class == class;
     }
     let other = match class {
         Class::Short => return true,
         Class::Long => Class::Short,
     };
-    border.intended(class).contains(&left.device) && !border.intended(other).contains(&left.device)
+    marks.intended(class).contains(&left.device) && !marks.intended(other).contains(&left.device)
 }
 
 /// Waits for answers: of the flow itself, or of echoes beside it where it gets none.

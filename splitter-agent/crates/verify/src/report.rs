@@ -7,6 +7,8 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use crate::survey::Border;
+use crate::tunnels::{FarAgent, TunnelFacts};
+use crate::way_back::WayBack;
 
 /// Sums up what was found at a border.
 #[derive(Debug, Clone, Serialize)]
@@ -17,8 +19,12 @@ pub struct Report {
     pub verdict: Verdict,
     /// The verdict in a line.
     pub summary: String,
-    /// Each path that was probed.
+    /// Each path that was probed: where a class has several tunnels to a site, one for each of them
+    /// that a flow has taken.
     pub paths: Vec<PathReport>,
+    /// The tunnels, as the agents of both borders know them by their own probes; empty while no agent
+    /// runs here.
+    pub tunnels: Vec<TunnelFacts>,
     /// What was not, in words.
     pub not_covered: Vec<String>,
 }
@@ -42,6 +48,8 @@ pub struct PathReport {
     pub family: String,
     /// The class of the flow: `short` or `long`.
     pub class: &'static str,
+    /// The site of the destination; null where none are listed.
+    pub site: Option<String>,
     /// The interface that packets were put in at.
     pub lan: String,
     /// Their source: the border's own address there.
@@ -75,6 +83,8 @@ pub struct PathReport {
     pub mtu_tried: Option<u64>,
     /// The devices that answers have come in by, and how many.
     pub came_back_by: BTreeMap<String, u64>,
+    /// What answers tell of the way back.
+    pub way_back: WayBack,
     /// Whether it is as intended.
     pub verdict: Verdict,
     /// Why, in words.
@@ -112,6 +122,7 @@ impl Delay {
 pub(crate) fn summarise(
     border: &Border,
     paths: Vec<PathReport>,
+    tunnels: Vec<TunnelFacts>,
     mut not_covered: Vec<String>,
 ) -> Report {
     for device in &border.tunnel_devices {
@@ -120,18 +131,30 @@ pub(crate) fn summarise(
             not_covered.push(format!("{device}: no probe has left by this tunnel"));
         }
     }
+    let back = |it: &PathReport| it.way_back.verdict == Verdict::Ok;
+    if !paths.is_empty() && !paths.iter().any(back) {
+        not_covered
+            .push("how the other border splits: run `splitter verify` there, too".to_owned());
+    }
+    if tunnels.is_empty() {
+        not_covered.push(
+            "each tunnel there and back: `splitter run` asks the other agent where a tunnel has a `peer`"
+                .to_owned(),
+        );
+    }
     let verdict = paths.iter().map(|it| it.verdict).max();
     let verdict = verdict.unwrap_or(Verdict::Unknown);
     Report {
         name: border.name.clone(),
         verdict,
-        summary: summary(&paths, verdict),
+        summary: summary(&paths, &tunnels, verdict),
         paths,
+        tunnels,
         not_covered,
     }
 }
 
-fn summary(paths: &[PathReport], verdict: Verdict) -> String {
+fn summary(paths: &[PathReport], tunnels: &[TunnelFacts], verdict: Verdict) -> String {
     let count = |verdict| paths.iter().filter(|it| it.verdict == verdict).count();
     let all = paths.len();
     match verdict {
@@ -140,7 +163,25 @@ fn summary(paths: &[PathReport], verdict: Verdict) -> String {
             let (sent, answered) = paths.iter().fold((0, 0), |(sent, answered), it| {
                 (sent + it.sent, answered + it.answered)
             });
-            format!("all {all} paths are as intended; {answered} of {sent} probes were answered")
+            let back = paths.iter().filter(|it| it.way_back.verdict == Verdict::Ok);
+            let asked = tunnels
+                .iter()
+                .filter(|it| it.far_agent != FarAgent::NotAsked);
+            let answering = tunnels
+                .iter()
+                .filter(|it| it.far_agent == FarAgent::Answers);
+            let agents = match asked.count() {
+                0 => String::new(),
+                asked => format!(
+                    "; the other agent answers in {} of {asked} tunnels",
+                    answering.count()
+                ),
+            };
+            format!(
+                "all {all} paths are as intended, {} of them there and back; {answered} of {sent} \
+                 probes were answered{agents}",
+                back.count()
+            )
         }
         Verdict::Wrong => format!(
             "{} of {all} paths are NOT as intended",
@@ -166,6 +207,12 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for path in &self.paths {
             writeln!(f, "{path}")?;
+        }
+        if !self.tunnels.is_empty() {
+            writeln!(f, "tunnels:")?;
+        }
+        for tunnel in &self.tunnels {
+            writeln!(f, "  {tunnel}")?;
         }
         if !self.not_covered.is_empty() {
             writeln!(f, "not covered:")?;
@@ -213,6 +260,8 @@ impl fmt::Display for PathReport {
             self.sent,
             counted(&self.came_back_by)
         )?;
+        let back = &self.way_back;
+        write!(f, "\n  back   DSCP {}: {}", counted(&back.marked), back.why)?;
         match (self.mtu, self.mtu_tried) {
             (Some(mtu), Some(tried)) if mtu == tried => {
                 write!(f, "\n  MTU    {mtu}, the largest that was tried")
@@ -264,6 +313,13 @@ mod tests {
             mtu: Some(1_450),
             mtu_tried: Some(1_500),
             came_back_by: count("wan0", 9),
+            way_back: WayBack {
+                marked: count("4", 9),
+                class: Some("short"),
+                verdict: Verdict::Ok,
+                why: "the other border sends answers as a short flow".to_owned(),
+            },
+            site: None,
             verdict: Verdict::Ok,
             why: "it left as intended and was answered".to_owned(),
             remedy: None,
@@ -273,12 +329,13 @@ IPv4 long by eth0, 10.1.0.1 -> 10.2.0.5: ok: it left as intended and was answere
   path   wan1 (11) (intended: wan1)
   mark   DSCP 2 (11)
   delay  21.00 ms (min 20.00, max 22.00), 9 of 10 answered (tcp), by wan0 (9)
+  back   DSCP 4 (9): the other border sends answers as a short flow
   MTU    1450 (up to 1500 were tried)";
         assert_eq!(path.to_string(), expected);
-        let summary = summary(&[path], Verdict::Ok);
+        let summary = summary(&[path], &[], Verdict::Ok);
         assert_eq!(
             summary,
-            "all 1 paths are as intended; 9 of 10 probes were answered"
+            "all 1 paths are as intended, 1 of them there and back; 9 of 10 probes were answered"
         );
     }
 

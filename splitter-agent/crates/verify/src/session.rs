@@ -57,7 +57,7 @@ impl<'a> Session<'a> {
         plan: &'a PathPlan,
         stop: &'a AtomicBool,
     ) -> Result<Self, VerifyError> {
-        let marks: Vec<_> = border.marks.iter().map(|it| it.number).collect();
+        let marks = plan.marks.numbers();
         let fwmarks = border.fwmark.map(|bits| (bits, &marks[..]));
         let capture = Capture::open(plan.source, plan.destination, fwmarks);
         let (index, mode) = (plan.lan.index, plan.lan.mode);
@@ -112,7 +112,7 @@ impl<'a> Session<'a> {
         // The program marks what it splits; an echo of the long class passes it by.
         let (injector, mark) = match (by, &self.behind) {
             (By::Icmp, Some(behind)) if class == Class::Long => {
-                (behind, self.border.own_mark(class))
+                (behind, self.plan.marks.own(class))
             }
             _ => (&self.before, 0),
         };
@@ -180,7 +180,8 @@ impl<'a> Session<'a> {
                 let is_tunnel = self.border.tunnel_devices.contains(&device);
                 let answers = &mut self.observed.answers;
                 if is_tunnel || !answers.contains_key(&seen.number) {
-                    let answer = Answer { device, at };
+                    let dscp = seen.dscp;
+                    let answer = Answer { device, dscp, at };
                     let first = answers.entry(seen.number).or_insert(answer.clone());
                     if !self.border.tunnel_devices.contains(&first.device) {
                         *first = answer;

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use splitter_config::{Config, SteeringMode};
+use splitter_config::{Config, SiteName, SteeringMode};
 use splitter_datapath::{AttachedMode, KernelError, Pins};
 use splitter_instance::{AttachedInterface, Instance, InstanceError};
 use splitter_netlink::{Address, Family, InterfaceName, Interfaces, Netlink, NetlinkError};
 use splitter_policy::config::Unit;
-use splitter_policy::flow::{Class, TunnelRole};
+use splitter_policy::flow::Class;
 use splitter_policy::fwmark::MarkBits;
-use splitter_steering::Placements;
-use splitter_steering::routes::tunnels_of;
+
+use crate::marks::Marks;
+use crate::tunnels::{FarAgent, TunnelFacts, tunnels};
 
 /// The port that is probed where none is named: "discard", which hardly any host listens on.
 const DEFAULT_PORT: u16 = 9;
@@ -33,6 +34,7 @@ pub struct Targets {
 pub struct Survey {
     pub(crate) border: Border,
     pub(crate) paths: Vec<PathPlan>,
+    pub(crate) tunnels: Vec<TunnelFacts>,
     /// What will not be probed, in words.
     pub(crate) not_covered: Vec<String>,
 }
@@ -41,7 +43,8 @@ pub struct Survey {
 #[derive(Debug)]
 pub(crate) struct Border {
     pub(crate) name: String,
-    pub(crate) marks: Vec<Mark>,
+    /// The marks of all sites' tunnels.
+    pub(crate) marks: Marks,
     /// The bits of the fwmark in which marks are, where they are there.
     pub(crate) fwmark: Option<MarkBits>,
     pub(crate) steering: SteeringMode,
@@ -52,17 +55,6 @@ pub(crate) struct Border {
     pub(crate) devices: BTreeMap<u32, Device>,
     /// The devices of all tunnels.
     pub(crate) tunnel_devices: Vec<String>,
-}
-
-/// A mark of ours, and where it leads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mark {
-    /// Its number, wherever it is written.
-    pub(crate) number: u8,
-    /// The class that it is queued as.
-    pub(crate) class: Class,
-    /// The devices of the tunnels that carry it now.
-    pub(crate) devices: Vec<String>,
 }
 
 /// When a flow is long.
@@ -81,6 +73,16 @@ pub(crate) struct Device {
     pub(crate) mtu: u32,
 }
 
+/// A host at a remote site that is probed.
+#[derive(Debug, Clone)]
+struct Host {
+    address: IpAddr,
+    threshold: Threshold,
+    site: Option<SiteName>,
+    marks: Marks,
+    has_far_agent: bool,
+}
+
 /// A path to probe.
 #[derive(Debug, Clone)]
 pub(crate) struct PathPlan {
@@ -90,6 +92,12 @@ pub(crate) struct PathPlan {
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
     pub(crate) threshold: Threshold,
+    /// The site that it lies at, where sites are listed.
+    pub(crate) site: Option<SiteName>,
+    /// The marks of that site's tunnels.
+    pub(crate) marks: Marks,
+    /// Whether an agent of ours answers at the other end of one of them.
+    pub(crate) has_far_agent: bool,
     pub(crate) port: u16,
     /// Whether an echo may answer for the flow.
     pub(crate) may_echo: bool,
@@ -143,25 +151,45 @@ pub async fn survey(instance: &Instance, targets: &Targets) -> Result<Survey, Su
         return Err(SurveyError::Down(config.name.to_string()));
     };
     let policy = dataplane.policy()?;
-    let mut thresholds = BTreeMap::new();
-    for address in &targets.addresses {
-        let count = dataplane.threshold_of(*address)?;
-        let threshold = match policy.unit == Unit::BYTES {
-            true => Threshold::Bytes(count),
-            false => Threshold::Packets(count),
+    let placements = instance.placements()?;
+    let destinations = instance.destinations_in_place().await?;
+    let tunnels = tunnels(config);
+    let mut hosts = Vec::new();
+    let mut not_covered = Vec::new();
+    for address in targets.addresses.iter().copied() {
+        let site = destinations.site_name_at(config, address);
+        if site.is_none() && !config.sites.is_empty() {
+            not_covered.push(format!("{address}: it lies at none of the sites"));
+            continue;
+        }
+        let name = site.clone().unwrap_or_else(|| config.site_name());
+        let Some(alone) = config.of_site(&name) else {
+            continue;
         };
-        thresholds.insert(*address, threshold);
+        let count = dataplane.threshold_of(address)?;
+        hosts.push(Host {
+            address,
+            threshold: match policy.unit == Unit::BYTES {
+                true => Threshold::Bytes(count),
+                false => Threshold::Packets(count),
+            },
+            marks: Marks::of(&alone, placements.of(&name)),
+            has_far_agent: { tunnels.iter() }
+                .any(|it| it.site == name.as_str() && it.far_agent == FarAgent::Answers),
+            site,
+        });
     }
     let attached = instance.attached(dataplane.program_id()?).await?;
-    let placements = instance.placements()?;
     let netlink = Netlink::connect()?;
     let interfaces = netlink.interfaces().await?;
     let mut addresses = netlink.addresses(Family::V4).await?;
     addresses.extend(netlink.addresses(Family::V6).await?);
+    let sites = config.by_site();
+    let marks = { sites.iter() }.map(|it| Marks::of(it, placements.of(&it.site_name())));
     let tunnel_devices = config.tunnels().map(|(_, it)| it.device.to_string());
     let border = Border {
         name: config.name.to_string(),
-        marks: marks(config, &placements),
+        marks: Marks::of_all(marks),
         fwmark: config.mark_bits(),
         steering: dataplane.steering(),
         pins: instance.pins().clone(),
@@ -173,34 +201,37 @@ pub async fn survey(instance: &Instance, targets: &Targets) -> Result<Survey, Su
     let mut plan = Planner {
         config,
         targets,
-        thresholds: &thresholds,
+        hosts: &hosts,
         interfaces: &interfaces,
         addresses: &addresses,
         paths: Vec::new(),
-        not_covered: always_left_out(config, &border),
+        not_covered,
     };
+    plan.not_covered.extend(left_out(&border));
     plan.plan(&attached);
     let (paths, not_covered) = (plan.paths, plan.not_covered);
     Ok(Survey {
         border,
         paths,
+        tunnels,
         not_covered,
     })
 }
 
-fn always_left_out(config: &Config, border: &Border) -> Vec<String> {
-    let mut left_out =
-        vec!["the other direction: run `splitter verify` at the other border, too".to_owned()];
+/// What probes cannot tell, in words.
+fn left_out(border: &Border) -> Vec<String> {
+    let mut left_out = Vec::new();
+    if border.fwmark.is_some() {
+        left_out.push(
+            "the class of answers: their marks stay at the border that set them; run `splitter verify` \
+             there, too"
+                .to_owned(),
+        );
+    }
     if border.steering == SteeringMode::Redirect {
         left_out.push(
             "packets that are redirected: probes open connections, which the network stack forwards, \
              by the same rules; what is put into its device without it cannot be seen there"
-                .to_owned(),
-        );
-    }
-    if config.has_several_sites() {
-        left_out.push(
-            "by which site's tunnel a packet leaves: any tunnel of its class counts as right"
                 .to_owned(),
         );
     }
@@ -211,33 +242,6 @@ fn always_left_out(config: &Config, border: &Border) -> Vec<String> {
         );
     }
     left_out
-}
-
-/// The marks in use: two, or four where the tunnels are shared.
-fn marks(config: &Config, placements: &Placements) -> Vec<Mark> {
-    let marks = &config.marks;
-    let sites = config.by_site();
-    let mark = |dscp: splitter_config::Dscp, class: Class, tunnel: TunnelRole| {
-        let devices = sites.iter().flat_map(|site| {
-            let placement = placements.of(&site.site_name());
-            let tunnels = tunnels_of(site, placement, placement.of(tunnel.own_class()));
-            tunnels.into_iter().map(|it| it.device.to_string())
-        });
-        Mark {
-            number: dscp.get(),
-            class,
-            devices: devices.collect(),
-        }
-    };
-    let mut all = vec![
-        mark(marks.short, Class::Short, TunnelRole::Short),
-        mark(marks.long, Class::Long, TunnelRole::Long),
-    ];
-    if config.is_shared() {
-        all.push(mark(marks.short_on_long, Class::Short, TunnelRole::Long));
-        all.push(mark(marks.long_on_short, Class::Long, TunnelRole::Short));
-    }
-    all
 }
 
 fn devices(interfaces: &Interfaces) -> BTreeMap<u32, Device> {
@@ -251,7 +255,7 @@ fn devices(interfaces: &Interfaces) -> BTreeMap<u32, Device> {
 struct Planner<'a> {
     config: &'a Config,
     targets: &'a Targets,
-    thresholds: &'a BTreeMap<IpAddr, Threshold>,
+    hosts: &'a [Host],
     interfaces: &'a Interfaces,
     addresses: &'a [Address],
     paths: Vec<PathPlan>,
@@ -274,15 +278,16 @@ impl Planner<'_> {
                 ));
                 continue;
             }
-            let targets = self.thresholds.iter().map(|(address, it)| (*address, *it));
-            let targets: Vec<_> = targets.filter(|(it, _)| family_of(*it) == family).collect();
-            if targets.is_empty() {
+            let hosts: Vec<_> = { self.hosts.iter() }
+                .filter(|it| family_of(it.address) == family)
+                .collect();
+            if hosts.is_empty() {
                 self.not_covered
                     .push(format!("{family}: name a host of the other site with --to"));
             }
-            for (destination, threshold) in targets {
+            for host in hosts {
                 for lan in &lans {
-                    self.add(lan, family, destination, threshold);
+                    self.add(lan, family, host);
                 }
             }
         }
@@ -308,7 +313,7 @@ impl Planner<'_> {
         })
     }
 
-    fn add(&mut self, lan: &Lan, family: Family, destination: IpAddr, threshold: Threshold) {
+    fn add(&mut self, lan: &Lan, family: Family, host: &Host) {
         let mut own = self.addresses.iter().filter(|it| {
             it.interface == lan.index
                 && family_of(it.address) == family
@@ -327,8 +332,11 @@ impl Planner<'_> {
                 family,
                 class,
                 source,
-                destination,
-                threshold,
+                destination: host.address,
+                threshold: host.threshold,
+                site: host.site.clone(),
+                marks: host.marks.clone(),
+                has_far_agent: host.has_far_agent,
                 port: self.targets.port.unwrap_or(DEFAULT_PORT),
                 may_echo: self.targets.port.is_none(),
                 count: self.targets.count,
@@ -348,28 +356,5 @@ fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    }
-}
-
-impl Border {
-    /// The devices that packets of a class are to leave by.
-    pub(crate) fn intended(&self, class: Class) -> Vec<String> {
-        let of_class = self.marks.iter().filter(|it| it.class == class);
-        let mut devices: Vec<_> = of_class.flat_map(|it| it.devices.clone()).collect();
-        devices.sort();
-        devices.dedup();
-        devices
-    }
-
-    /// The mark with that number, if it is one of ours.
-    pub(crate) fn mark(&self, number: Option<u8>) -> Option<&Mark> {
-        let number = number?;
-        self.marks.iter().find(|it| it.number == number)
-    }
-
-    /// The mark that packets of a class have in its own tunnel.
-    pub(crate) fn own_mark(&self, class: Class) -> u8 {
-        let mut marks = self.marks.iter();
-        marks.find(|it| it.class == class).map_or(0, |it| it.number)
     }
 }

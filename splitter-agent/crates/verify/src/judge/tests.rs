@@ -5,17 +5,25 @@ use splitter_datapath::{AttachedMode, Pins};
 use splitter_netlink::{Family, InterfaceName};
 
 use super::*;
-use crate::survey::{Lan, Mark, Threshold};
+use crate::marks::{Mark, Marks};
+use crate::survey::{Lan, Threshold};
 
-fn border() -> Border {
+fn marks() -> Marks {
     let mark = |number, class, device: &str| Mark {
         number,
         class,
         devices: vec![device.to_owned()],
     };
+    Marks(vec![
+        mark(4, Class::Short, "wan0"),
+        mark(2, Class::Long, "wan1"),
+    ])
+}
+
+pub(crate) fn border() -> Border {
     Border {
         name: "test".to_owned(),
-        marks: vec![mark(4, Class::Short, "wan0"), mark(2, Class::Long, "wan1")],
+        marks: marks(),
         fwmark: None,
         steering: SteeringMode::Dscp,
         pins: Pins::new("/nowhere".as_ref(), "/nowhere/test".as_ref()),
@@ -26,7 +34,7 @@ fn border() -> Border {
     }
 }
 
-fn plan(class: Class) -> PathPlan {
+pub(crate) fn plan(class: Class) -> PathPlan {
     let address = |text: &str| text.parse::<IpAddr>().unwrap();
     PathPlan {
         lan: Lan {
@@ -41,6 +49,9 @@ fn plan(class: Class) -> PathPlan {
         source: address("10.1.1.1"),
         destination: address("10.2.1.2"),
         threshold: Threshold::Packets(40),
+        site: None,
+        marks: marks(),
+        has_far_agent: true,
         port: 9,
         may_echo: true,
         count: 10,
@@ -61,6 +72,7 @@ fn observed(device: &str, mark: Option<u8>, answers_ms: &[Option<u64>]) -> Obser
         if let Some(ms) = answer_ms {
             let answer = Answer {
                 device: "wan0".to_owned(),
+                dscp: 0,
                 at: at + Duration::from_millis(*ms),
             };
             observed.answers.insert(number, answer);
@@ -69,6 +81,26 @@ fn observed(device: &str, mark: Option<u8>, answers_ms: &[Option<u64>]) -> Obser
         observed.judged.push(number);
     }
     observed
+}
+
+/// Two probes that left as they should and were answered by a device with a DSCP.
+pub(crate) fn answered(device: &str, dscp: u8) -> Observed {
+    let mut observed = observed("wan1", Some(2), &[Some(1), Some(1)]);
+    for answer in observed.answers.values_mut() {
+        (answer.device, answer.dscp) = (device.to_owned(), dscp);
+    }
+    observed
+}
+
+#[test]
+fn way_back_that_is_not_as_marked_is_no_ok() {
+    let verdict = |device, dscp| verdict(Class::Long, &answered(device, dscp));
+    assert_eq!(verdict("wan1", 2).0, Verdict::Ok);
+    assert_eq!(verdict("wan0", 0).0, Verdict::Ok, "nobody splits there");
+    assert_eq!(verdict("wan0", 2).0, Verdict::Ok, "nor there, perhaps");
+    let (unknown, why) = verdict("wan1", 4);
+    assert_eq!(unknown, Verdict::Unknown);
+    assert!(why.contains("came back by wan1"), "{why}");
 }
 
 fn verdict(class: Class, observed: &Observed) -> (Verdict, String) {
@@ -166,9 +198,9 @@ fn class_that_is_not_reached_is_wrong_for_long_flows_alone() {
 
 #[test]
 fn class_without_a_tunnel_is_unknown() {
-    let mut border = border();
-    border.marks[1].devices.clear();
+    let mut plan = plan(Class::Long);
+    plan.marks.0[1].devices.clear();
     let observed = observed("eth9", Some(2), &[Some(1)]);
-    let report = judge(&border, &plan(Class::Long), &observed);
+    let report = judge(&border(), &plan, &observed);
     assert_eq!(report.verdict, Verdict::Unknown);
 }
