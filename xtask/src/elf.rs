@@ -10,9 +10,12 @@ pub(crate) fn differences(committed: &[u8], fresh: &[u8]) -> Result<Vec<String>>
     if committed == fresh {
         return Ok(Vec::new());
     }
-    let committed = sections(committed).context("the committed object")?;
-    let fresh = sections(fresh).context("the fresh object")?;
-    let mut found = diff(&committed, &fresh);
+    let committed = without_crate_hashes(committed).context("the committed object")?;
+    let fresh = without_crate_hashes(fresh).context("the fresh object")?;
+    if committed == fresh {
+        return Ok(Vec::new());
+    }
+    let mut found = diff(&sections(&committed)?, &sections(&fresh)?);
     if found.is_empty() {
         found.push("none, only headers or layout".to_owned());
     }
@@ -24,6 +27,34 @@ pub(crate) fn missing<'n>(object: &[u8], names: &[&'n str]) -> Result<Vec<&'n st
     let sections = sections(object)?;
     let lacks = |name: &&&str| !sections.keys().any(|(found, _)| found == **name);
     Ok(names.iter().filter(lacks).copied().collect())
+}
+
+/// Replaces what tells crates of one name apart in mangled symbols: cargo works
+/// it out from the directory that the project lies in.
+fn without_crate_hashes(object: &[u8]) -> Result<Vec<u8>> {
+    let elf = ElfFile64::<object::Endianness>::parse(object).context("not a 64-bit ELF object")?;
+    let names = elf.section_by_name(".strtab");
+    let mut masked = object.to_vec();
+    if let Some((start, size)) = names.and_then(|names| names.file_range()) {
+        let end = usize::try_from(start.saturating_add(size))?;
+        let names = masked.get_mut(usize::try_from(start)?..end);
+        mask_crate_hashes(names.context("the names of symbols lie outside of the object")?);
+    }
+    Ok(masked)
+}
+
+/// Writes zeros over the base-62 number of each `Cs..._` (RFC 2603, "crate-root").
+fn mask_crate_hashes(names: &mut [u8]) {
+    let mut at = 0;
+    while let Some(found) = names[at..].windows(2).position(|pair| pair == b"Cs") {
+        let start = at + found + 2;
+        let is_digit = |byte: &&u8| byte.is_ascii_alphanumeric();
+        let digits = names[start..].iter().take_while(is_digit).count();
+        if names.get(start + digits) == Some(&b'_') {
+            names[start..start + digits].fill(b'0');
+        }
+        at = start + digits;
+    }
 }
 
 /// Contents by name; a number tells sections of one name apart.
@@ -96,6 +127,24 @@ mod tests {
                 "xdp (4 bytes committed, 5 fresh)",
                 "new (new)"
             ]
+        );
+    }
+
+    #[test]
+    fn symbols_are_alike_wherever_the_project_lies() {
+        let masked = |name: &str| {
+            let mut name = name.as_bytes().to_vec();
+            mask_crate_hashes(&mut name);
+            name
+        };
+        let one = masked("xdp\0_RNCNvCs5x6iAc_8splitter3logCsa6_3aya\0Cs");
+        assert_eq!(
+            one,
+            masked("xdp\0_RNCNvCs2azeIB_8splitter3logCsa7_3aya\0Cs")
+        );
+        assert_ne!(
+            one,
+            masked("xdp\0_RNCNvCs2azeIB_8splitter3lagCsa7_3aya\0Cs")
         );
     }
 
