@@ -4,6 +4,7 @@
 //! These are the twins of the claims about real time in `splitter-agent`'s tests.
 
 mod border;
+mod ideal;
 mod laws;
 mod mix;
 mod parallel;
