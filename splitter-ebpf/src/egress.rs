@@ -1,4 +1,4 @@
-//! Counts what leaves by the tunnels' devices.
+//! Counts what leaves by the tunnels' devices, and hands on what leaves by those of the site.
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::bindings::{BPF_F_NO_PREALLOC, bpf_hdr_start_off::BPF_HDR_START_NET};
@@ -9,6 +9,7 @@ use aya_ebpf::programs::TcContext;
 use splitter_policy::egress_counts::{EgressCounts, IpStart, Marked};
 
 use crate::pipeline::SETTINGS;
+use crate::reverse;
 
 /// Only what the agent has put there takes memory.
 const SPARSE: usize = BPF_F_NO_PREALLOC as usize;
@@ -27,8 +28,15 @@ static SITE_DEVICES: HashMap<u32, u32, 4_096, SPARSE> = HashMap::new();
 pub fn count(context: &TcContext) -> Option<()> {
     // SAFETY: the context is the one that the kernel passed to the program.
     let skb = unsafe { &*context.skb.skb };
+    let Some(counts) = EGRESS.get_ptr_mut(skb.ifindex) else {
+        return if is_from_site(skb.ifindex) {
+            reverse::count(context)
+        } else {
+            None
+        };
+    };
     // SAFETY: a per-CPU value, and nothing interrupts a device's egress on its CPU.
-    let counts = unsafe { &mut *EGRESS.get_ptr_mut(skb.ifindex)? };
+    let counts = unsafe { &mut *counts };
     let ip = ip_start(context)?;
     let marked = if is_from_site(skb.ingress_ifindex) {
         Marked::of(&SETTINGS.get(0)?.config, skb.mark, &ip)

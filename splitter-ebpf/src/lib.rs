@@ -16,6 +16,7 @@ pub mod models;
 pub mod pipeline;
 pub mod queues;
 pub mod redirect;
+pub mod reverse;
 pub mod sites;
 pub mod table;
 pub mod verdict_log;

@@ -131,7 +131,7 @@ impl Caller for TcContext {
 }
 
 /// What is brought to hand of a packet whose headers are not: more than nearly all have.
-const HEADERS_BYTES: u32 = 256;
+pub(crate) const HEADERS_BYTES: u32 = 256;
 
 #[inline(always)]
 fn is_cut_short() -> bool {

@@ -29,6 +29,7 @@
 //! | [`settings`] | the value of the settings map |
 //! | [`egress`] | a tunnel and the queue class in front of it |
 //! | [`egress_counts`] | counts of what leaves by a tunnel's device |
+//! | [`reverse`] | counts of what comes back to the site, by flow |
 //! | [`dedicated`] | hand-over between tunnels of one class each |
 //! | [`share`] | strict priority on tunnels that carry both classes |
 //! | [`queue_search`] | how the real queues are found |
@@ -65,6 +66,7 @@ pub mod models;
 pub mod packet;
 pub mod pass_reason;
 pub mod queue_search;
+pub mod reverse;
 pub mod settings;
 pub mod share;
 pub mod sites;

@@ -68,7 +68,8 @@ const SHOT: i32 = 2;
 /// `TCX_NEXT`: lets the next program of the chain run.
 const NEXT: i32 = -1;
 
-/// Counts what leaves by a tunnel's device. The packet goes on as it is in any case.
+/// Counts what leaves by a tunnel's device, by mark, or by one of the site, by flow. The packet goes
+/// on as it is in any case.
 #[classifier]
 pub fn count_egress(context: TcContext) -> i32 {
     egress::count(&context);
