@@ -82,7 +82,10 @@ fn attach_filter(
     };
     // Noted first, for the process that takes down what an agent that was killed here has left.
     if clsact::has_clsact(index).map_err(failed)? {
-        remove_note(&pins.made_clsact(interface))?;
+        // Where a filter of ours is in it, the note says who made it.
+        if !has_filter(pins, other(side), interface) {
+            remove_note(&pins.made_clsact(interface))?;
+        }
     } else {
         write_note(&pins.made_clsact(interface))?;
         qdisc_add_clsact(interface)
@@ -149,7 +152,8 @@ pub(super) fn detach(pins: &Pins, side: TcSide, interface: &str) -> Result<(), K
     }
     // Apart from the link: an agent may have been killed before it was pinned.
     let made = pins.made_clsact(interface);
-    if made.exists() {
+    // What the other side needs goes with that.
+    if made.exists() && !has_filter(pins, other(side), interface) {
         if let Ok(index) = if_nametoindex(interface) {
             clsact::remove_unused_clsact(index)
                 .or_else(unless_gone)
@@ -158,6 +162,22 @@ pub(super) fn detach(pins: &Pins, side: TcSide, interface: &str) -> Result<(), K
         remove_note(&made)?;
     }
     remove_pin(&path)
+}
+
+const fn other(side: TcSide) -> TcSide {
+    match side {
+        TcSide::Ingress => TcSide::Egress,
+        TcSide::Egress => TcSide::Ingress,
+    }
+}
+
+/// Tells if a program of ours is a filter at a side of an interface.
+fn has_filter(pins: &Pins, side: TcSide, interface: &str) -> bool {
+    let Ok(Some(Pinned::Program(id))) = raw::pinned(&pins.link_at(side, interface)) else {
+        return false;
+    };
+    let found = if_nametoindex(interface).map(|index| filters(side, index));
+    matches!(found, Ok(Ok(found)) if found.iter().any(|it| it.program_id == Some(id)))
 }
 
 fn remove_filters(side: TcSide, interface: &str, program_id: u32) -> io::Result<()> {

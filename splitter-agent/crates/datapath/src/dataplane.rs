@@ -18,6 +18,7 @@ use super::names::{COUNTERS, FLOWS_V4, FLOWS_V6, SETTINGS, SHORT_QUEUES};
 use super::prefix_thresholds::SiteMap;
 use super::program::Program;
 use super::program::program_name;
+use super::reverse::ReverseMap;
 use super::shapes::Shape;
 use super::targets::TargetMaps;
 use super::{
@@ -35,6 +36,7 @@ pub struct Dataplane {
     short_queues: Option<Array<MapData, Shape<ShortQueues>>>,
     pub(super) egress: EgressMaps,
     pub(super) sites: SiteMap,
+    pub(super) reverse: Option<ReverseMap>,
     flows_v4: MapData,
     flows_v6: MapData,
 }
@@ -91,6 +93,7 @@ impl Dataplane {
             },
             egress: EgressMaps::open(pins)?,
             sites: SiteMap::open(pins)?,
+            reverse: ReverseMap::open(pins)?,
             flows_v4: open(FLOWS_V4)?,
             flows_v6: open(FLOWS_V6)?,
             pins: pins.clone(),

@@ -1,4 +1,6 @@
 //! What leaves by the tunnels' devices, as the program at their egress counts it.
+//!
+//! The same program at the egress of the site's interfaces counts what comes back, by flow.
 
 use aya::maps::{HashMap, Map, MapData, MapError, PerCpuHashMap, PerCpuValues};
 use aya::programs::SchedClassifier;
@@ -34,8 +36,8 @@ impl EgressMaps {
 }
 
 impl Dataplane {
-    /// Has a device's egress counted from now on, by a program that changes no packet. A device that
-    /// is counted already goes on where it is, so that this may be called again at any time.
+    /// Has the egress of a tunnel's device counted from now on, by a program that changes no packet. A
+    /// device that is counted already goes on where it is, so that this may be called again at any time.
     ///
     /// # Errors
     /// When the kernel refuses, for want of TCX (Linux 6.6) and of `clsact` for instance.
@@ -53,6 +55,16 @@ impl Dataplane {
             Err(error) if map_errno(&error) == Some(libc::EEXIST) => {}
             inserted => inserted.map_err(map_error(EGRESS))?,
         }
+        self.attach_reverse(device, index)
+    }
+
+    /// Has what leaves by an interface of the site counted by flow from now on, by the same program,
+    /// which goes by [what the agent notes](Self::set_egress_devices) of the device. May be called
+    /// again at any time.
+    ///
+    /// # Errors
+    /// When the kernel refuses, as for a tunnel's device.
+    pub fn attach_reverse(&self, device: &str, index: u32) -> Result<AttachedMode, KernelError> {
         let mut program = SchedClassifier::from_pin(self.pins().count_egress())
             .map_err(program_error(COUNT_EGRESS))?;
         let id = program.info().map_err(program_error(COUNT_EGRESS))?.id();

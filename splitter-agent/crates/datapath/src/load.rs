@@ -16,13 +16,13 @@ use splitter_policy::table::Layout;
 use super::error::{map_errno, map_error, program_errno, typed};
 use super::names::{
     CLOCK_PROGRAM, CLOCK_READING, COUNT_EGRESS, COUNTERS, EGRESS, FLOW_TABLES, FLOWS_V4, FLOWS_V6,
-    LAN_ADDRESSES, READS_QUEUES, SETTINGS, SHORT_QUEUES, SITE_DEVICES, SITES, TAGS, TARGETS,
-    TUNNELS,
+    LAN_ADDRESSES, READS_QUEUES, REVERSE, SETTINGS, SHORT_QUEUES, SITE_DEVICES, SITES, TAGS,
+    TARGETS, TUNNELS,
 };
 use super::program::program_name;
 use super::shapes::Shape;
 use super::table_note::TableNote;
-use super::{KernelError, Object, Pins, calibrate};
+use super::{KernelError, Object, Pins, calibrate, reverse};
 
 /// How a program is to be loaded.
 #[derive(Clone, Debug)]
@@ -95,7 +95,15 @@ fn load_reading(
         SteeringMode::Dscp | SteeringMode::Mark => &[],
     };
     let seen: &[_] = if reads_queues { &[SHORT_QUEUES] } else { &[] };
-    let common = [SETTINGS, COUNTERS, TUNNELS, EGRESS, SITE_DEVICES, SITES];
+    let common = [
+        SETTINGS,
+        COUNTERS,
+        TUNNELS,
+        EGRESS,
+        REVERSE,
+        SITE_DEVICES,
+        SITES,
+    ];
     let tables: &[_] = if kept.is_some() { &[] } else { &FLOW_TABLES };
     let maps = common.iter().chain(redirecting).chain(seen).chain(tables);
     for name in maps.copied() {
@@ -134,6 +142,7 @@ fn load_object(
         .map_max_entries(FLOWS_V4, groups)
         .map_max_entries(FLOWS_V6, groups)
         .map_max_entries(TAGS, 2 * groups)
+        .map_max_entries(REVERSE, reverse::capacity(options.table_size))
         .override_global(READS_QUEUES, &reads_queues, true)
         .override_global("AYA_LOG_LEVEL", &level, false);
     if let Some(pins) = kept_at {

@@ -18,4 +18,5 @@ pub(super) const READS_QUEUES: &str = "READS_QUEUES";
 pub(super) const COUNT_EGRESS: &str = "count_egress";
 pub(super) const EGRESS: &str = "EGRESS";
 pub(super) const SITES: &str = "SITES";
+pub(super) const REVERSE: &str = "REVERSE";
 pub(super) const SITE_DEVICES: &str = "SITE_DEVICES";

@@ -6,6 +6,7 @@ use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::flow::{FlowKeyV6, TapEntry};
 use splitter_policy::forward::Mac;
 use splitter_policy::queue_search::{QueueSearch, ShortQueues};
+use splitter_policy::reverse::ReverseEntry;
 use splitter_policy::settings::Settings;
 
 /// A value shared with the kernel programs.
@@ -28,6 +29,7 @@ plain_data!(
     FlowKeyV6,
     Mac,
     QueueSearch,
+    ReverseEntry,
     Settings,
     ShortQueues,
     TapEntry
@@ -38,6 +40,7 @@ const _: () = {
     assert!(size_of::<EgressCounts>() == 200);
     assert!(size_of::<FlowKeyV6>() == 40);
     assert!(size_of::<QueueSearch>() == 32);
+    assert!(size_of::<ReverseEntry>() == 32);
     assert!(size_of::<ShortQueues>() == 24);
     assert!(size_of::<TapEntry>() == 32);
     assert!(size_of::<Settings>() == 688);

@@ -1,4 +1,4 @@
-//! Counting what really leaves by the tunnels.
+//! Counting what really leaves by the tunnels, and what comes back to the site.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use crate::loaded::Loaded;
 use crate::{AttachmentAction, Instance, InstanceError};
 
-/// The program that counts at the egress of a tunnel's device.
+/// The program that counts at the egress of a tunnel's device, or of an interface of the site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EgressAttachment {
     /// The device.
@@ -101,11 +101,10 @@ impl Instance {
         let Some(mut dataplane) = self.open()? else {
             return Ok(());
         };
-        let site = self.config.lan.iter();
-        let site = site.filter_map(|it| Some(interfaces.named(it).ok()?.index));
-        let tunnels = counted(&self.config, &interfaces);
-        let indices: Vec<_> = tunnels.map(|(_, index)| index).collect();
-        dataplane.set_egress_devices(&site.collect::<Vec<_>>(), &indices)?;
+        let index = |it| Some(interfaces.named(it).ok()?.index);
+        let site: Vec<_> = self.config.lan.iter().filter_map(index).collect();
+        let tunnels = tunnels(&self.config).filter_map(index);
+        dataplane.set_egress_devices(&site, &tunnels.collect::<Vec<_>>())?;
         let loaded = Loaded::Current(Box::new(dataplane));
         for EgressAttachment { device, action } in self.plan_egress(&interfaces, &loaded) {
             let to_attach = match action {
@@ -115,7 +114,13 @@ impl Instance {
                     let Ok(interface) = interfaces.named(&device) else {
                         continue;
                     };
-                    Some((interface.index, interface.is_ethernet))
+                    let counted = match self.config.lan.contains(&device) {
+                        true => Counted::ByFlow,
+                        false => Counted::ByMark {
+                            has_ethernet_header: interface.is_ethernet,
+                        },
+                    };
+                    Some((interface.index, counted))
                 }
             };
             self.change_egress(device, to_attach).await?;
@@ -123,12 +128,11 @@ impl Instance {
         Ok(())
     }
 
-    /// Attaches the program that counts to the device of that number, with Ethernet headers or
-    /// without; or takes it off.
+    /// Attaches the program that counts to the device of that number, or takes it off.
     async fn change_egress(
         &self,
         device: InterfaceName,
-        to_attach: Option<(u32, bool)>,
+        to_attach: Option<(u32, Counted)>,
     ) -> Result<(), InstanceError> {
         let changing = Arc::clone(&self.changing).lock_owned().await;
         let (pins, uncounted) = (self.pins.clone(), Arc::clone(&self.uncounted));
@@ -138,11 +142,24 @@ impl Instance {
             let Some(mut dataplane) = Dataplane::open(&pins)? else {
                 return Ok(());
             };
-            let Some((index, is_ethernet)) = to_attach else {
+            let Some((index, counted)) = to_attach else {
                 return dataplane.detach_egress(device.as_str());
             };
-            if let Err(error) = dataplane.attach_egress(device.as_str(), index, is_ethernet) {
-                tracing::warn!(event = "egress_not_counted", %device, %error, "cannot count what leaves by a tunnel, so that packets that stray are not noticed there");
+            let name = device.as_str();
+            let (attached, consequence) = match counted {
+                Counted::ByMark {
+                    has_ethernet_header,
+                } => (
+                    dataplane.attach_egress(name, index, has_ethernet_header),
+                    "packets that stray are not noticed there",
+                ),
+                Counted::ByFlow => (
+                    dataplane.attach_reverse(name, index),
+                    "connections are shown without what comes back to the site there",
+                ),
+            };
+            if let Err(error) = attached {
+                tracing::warn!(event = "egress_not_counted", %device, %error, "cannot count what leaves by a device: {consequence}");
                 uncounted.lock().insert((device, index));
             }
             Ok(())
@@ -150,6 +167,15 @@ impl Instance {
         // A panic there has been reported.
         Ok(changed.await.unwrap_or(Ok(()))?)
     }
+}
+
+/// What is told apart of what leaves by a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counted {
+    /// Marks and families, at a tunnel's device.
+    ByMark { has_ethernet_header: bool },
+    /// Flows, at an interface of the site.
+    ByFlow,
 }
 
 /// The counts of a tunnel's device, since it is counted.
@@ -311,18 +337,29 @@ impl LeftRates {
     }
 }
 
-/// The tunnels' devices that are there and their numbers; none in a shadow, which routes nothing.
+/// The devices that are there and are counted at, with their numbers.
 fn counted<'a>(
     config: &'a Config,
     interfaces: &'a Interfaces,
 ) -> impl Iterator<Item = (InterfaceName, u32)> + 'a {
-    let tunnels = config.tunnels().filter(|_| !config.shadow);
-    tunnels.filter_map(|(_, tunnel)| {
-        let index = interfaces.named(&tunnel.device).ok()?.index;
-        Some((tunnel.device.clone(), index))
+    devices(config).filter_map(|device| {
+        let index = interfaces.named(device).ok()?.index;
+        Some((device.clone(), index))
     })
 }
 
 fn is_counted(config: &Config, device: &InterfaceName) -> bool {
-    !config.shadow && config.tunnels().any(|(_, it)| it.device == *device)
+    devices(config).any(|it| it == device)
+}
+
+/// All that are counted at: the tunnels' and then those of the site, whose packets come back. None in
+/// a shadow, which adds nothing to the path of packets that it does not need.
+fn devices(config: &Config) -> impl Iterator<Item = &InterfaceName> {
+    let lan = config.lan.iter().filter(|_| !config.shadow);
+    tunnels(config).chain(lan)
+}
+
+fn tunnels(config: &Config) -> impl Iterator<Item = &InterfaceName> {
+    let tunnels = config.tunnels().filter(|_| !config.shadow);
+    tunnels.map(|(_, tunnel)| &tunnel.device)
 }
