@@ -45,7 +45,7 @@ pub struct FlowRow {
 }
 
 impl FlowRow {
-    fn new(key: &FlowKey, entry: &FlowEntry, now_ns: u64) -> Self {
+    pub(crate) fn new(key: &FlowKey, entry: &FlowEntry, now_ns: u64) -> Self {
         let (source, destination) = key.addresses();
         let (source_port, destination_port) = key.ports();
         let has_ports = matches!(key.protocol(), protocol::TCP | protocol::UDP);
@@ -90,7 +90,7 @@ impl FlowTotals {
         }
     }
 
-    fn count(&mut self, record: &StoredFlow, now_ns: u64, idle_timeout_ns: u64) {
+    pub(crate) fn count(&mut self, record: &StoredFlow, now_ns: u64, idle_timeout_ns: u64) {
         match record.key {
             FlowKey::V4(_) => self.entries_v4 += 1,
             FlowKey::V6(_) => self.entries_v6 += 1,
@@ -204,7 +204,7 @@ fn keep_largest(records: &mut Vec<StoredFlow>, limit: usize) {
     records.truncate(limit);
 }
 
-fn seconds_between(earlier_ns: u64, now_ns: u64) -> f64 {
+pub(crate) fn seconds_between(earlier_ns: u64, now_ns: u64) -> f64 {
     Duration::from_nanos(now_ns.saturating_sub(earlier_ns)).as_secs_f64()
 }
 

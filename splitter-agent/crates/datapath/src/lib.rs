@@ -7,6 +7,7 @@ mod attach;
 mod calibrate;
 mod chain;
 pub mod clock;
+pub mod connections;
 mod dataplane;
 mod egress;
 mod error;
