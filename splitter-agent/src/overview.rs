@@ -21,9 +21,10 @@ use splitter_instance::AttachedInterface;
 pub use splitter_instance::LeftRates;
 
 pub use completion::{Completion, Period};
-pub use flows::{Filter, Flow, Selection, SortBy};
+pub use flows::{Filter, Flow, ReverseFlow, Selection, SortBy};
 pub use health::{Health, HealthSource, TunnelHealth, WrittenReport};
 pub use observer::{ObserveError, Observer};
+pub use splitter_datapath::connections::Direction;
 
 use history::{History, Totals};
 
@@ -87,6 +88,10 @@ pub struct TunnelRow {
     pub sent_bits_per_s: Option<f64>,
     /// What came in by the device of late.
     pub received_bits_per_s: Option<f64>,
+    /// Packets a second that left by the device; several segments may be one.
+    pub sent_packets_per_s: Option<f64>,
+    /// Packets a second that came in by the device.
+    pub received_packets_per_s: Option<f64>,
     /// What left by the tunnel of late, by what the marks say there.
     #[serde(flatten)]
     pub left: LeftRates,
@@ -94,6 +99,8 @@ pub struct TunnelRow {
     pub rate_mbit: Option<u32>,
     /// The share of that which was sent of late.
     pub share_used: Option<f64>,
+    /// The same share of what was received, if the far end carries as much.
+    pub share_received: Option<f64>,
     /// What its probes say.
     #[serde(flatten)]
     pub health: TunnelHealth,
@@ -255,11 +262,17 @@ fn tunnel_row(
     let rate = |count: fn(&DeviceTraffic) -> u64| {
         let ((earlier, later), seconds) = counted?;
         // A device that was made again counts from zero.
-        let bytes = count(&later).checked_sub(count(&earlier))?;
-        (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
+        let risen = count(&later).checked_sub(count(&earlier))?;
+        (seconds > 0.0).then(|| risen as f64 / seconds)
     };
-    let sent_bits_per_s = rate(|it| it.sent_bytes);
+    let bits = |bytes_per_s: Option<f64>| bytes_per_s.map(|it| it * 8.0);
+    let sent_bits_per_s = bits(rate(|it| it.sent_bytes));
+    let received_bits_per_s = bits(rate(|it| it.received_bytes));
     let rate_mbit = tunnel.rate_mbit.map(u32::from);
+    let share = |bits: Option<f64>| {
+        bits.zip(rate_mbit)
+            .map(|(bits, mbit)| bits / (f64::from(mbit) * 1e6))
+    };
     TunnelRow {
         tunnel: role.name(),
         site: None,
@@ -267,12 +280,13 @@ fn tunnel_row(
         weight: tunnel.weight.get(),
         state: found.link,
         sent_bits_per_s,
-        received_bits_per_s: rate(|it| it.received_bytes),
+        received_bits_per_s,
+        sent_packets_per_s: rate(|it| it.sent_packets),
+        received_packets_per_s: rate(|it| it.received_packets),
         left: LeftRates::default(),
         rate_mbit,
-        share_used: sent_bits_per_s
-            .zip(rate_mbit)
-            .map(|(bits, mbit)| bits / (f64::from(mbit) * 1e6)),
+        share_used: share(sent_bits_per_s),
+        share_received: share(received_bits_per_s),
         health: found.health,
     }
 }

@@ -19,7 +19,9 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::monitor::Monitor;
-use crate::overview::{Filter, Flow, ObserveError, Observer, Overview, Selection, SortBy};
+use crate::overview::{
+    Direction, Filter, Flow, ObserveError, Observer, Overview, Selection, SortBy,
+};
 use splitter_instance::report::SharedReport;
 use splitter_instance::{AttachedInterface, Instance};
 
@@ -184,6 +186,12 @@ impl Looks {
                 age_s: flow.row.age_s,
                 idle_s: flow.row.idle_s,
                 finished: flow.row.finished,
+                reverse_tunnel: flow.reverse.map(|it| it.row.tunnel.unwrap_or("none")),
+                reverse_packets: flow.reverse.map(|it| it.row.packets),
+                reverse_bytes: flow.reverse.map(|it| it.row.bytes),
+                reverse_packets_per_s: flow.reverse.and_then(|it| it.packets_per_s),
+                reverse_bits_per_s: flow.reverse.and_then(|it| it.bits_per_s),
+                fills: flow.fills,
             })
             .collect();
         json!({
@@ -226,6 +234,13 @@ struct PublicFlow {
     age_s: f64,
     idle_s: f64,
     finished: bool,
+    /// All of the reverse are null where nothing of it was seen.
+    reverse_tunnel: Option<&'static str>,
+    reverse_packets: Option<u64>,
+    reverse_bytes: Option<u64>,
+    reverse_packets_per_s: Option<f64>,
+    reverse_bits_per_s: Option<f64>,
+    fills: Option<Direction>,
 }
 
 /// Names of flows that give away nothing of their addresses: digests under a key that is drawn
@@ -257,7 +272,7 @@ impl fmt::Debug for Names {
 const LAYOUT: Layout = Layout {
     title: "Flow splitter",
     about: "Short TCP flows have a tunnel of their own. What is counted is what arrives from the \
-            site; a flow is one direction of a connection.",
+            site; a flow is one direction of a connection, and stands with its reverse where that is seen here.",
     facts: &[
         Field::new("name", "Instance", Format::Text),
         Field::new("version", "Version", Format::Text),
@@ -294,6 +309,8 @@ const LAYOUT: Layout = Layout {
                 Field::new("state", "State", Format::State),
                 Field::new("sent_bits_per_s", "Sent", Format::BitsPerSecond),
                 Field::detail("received_bits_per_s", "Received", Format::BitsPerSecond),
+                Field::detail("sent_packets_per_s", "Sent packets/s", Format::Rate),
+                Field::detail("received_packets_per_s", "Received packets/s", Format::Rate),
                 Field::detail("left_short_bits_per_s", "Short left", Format::BitsPerSecond),
                 Field::detail("left_long_bits_per_s", "Long left", Format::BitsPerSecond),
                 Field::detail(
@@ -327,16 +344,20 @@ const LAYOUT: Layout = Layout {
         StatusTable {
             key: "flows",
             caption: "Flows",
-            note: "The fifty fastest. Addresses are shown only where the configuration says so.",
+            note: "The fifty fastest, both ways together. In is what comes back to the site; a dash says that \
+                   nothing of it was seen here. Addresses are shown only where the configuration says so.",
             empty: "No flow is tracked now.",
             columns: &[
                 Field::new("flow", "Flow", Format::Text),
                 Field::new("class", "Class", Format::Text),
                 Field::detail("tunnel", "Tunnel", Format::Text),
-                Field::new("bits_per_s", "Rate", Format::BitsPerSecond),
-                Field::detail("packets_per_s", "Packets/s", Format::Rate),
-                Field::detail("packets", "Packets", Format::Count),
-                Field::new("bytes", "Bytes", Format::Bytes),
+                Field::new("bits_per_s", "Rate out", Format::BitsPerSecond),
+                Field::new("reverse_bits_per_s", "Rate in", Format::BitsPerSecond),
+                Field::detail("fills", "More", Format::Text),
+                Field::detail("packets_per_s", "Packets/s out", Format::Rate),
+                Field::detail("reverse_packets_per_s", "Packets/s in", Format::Rate),
+                Field::new("bytes", "Bytes out", Format::Bytes),
+                Field::detail("reverse_bytes", "Bytes in", Format::Bytes),
                 Field::detail("age_s", "Age", Format::Seconds),
                 Field::detail("idle_s", "Idle", Format::Seconds),
             ],

@@ -7,8 +7,10 @@ use flow_cli::{group_thousands, print, print_json};
 use flow_report::Table;
 use serde::Serialize;
 use splitter_config::{Config, SiteName};
-use splitter_datapath::flows::{FlowRow, FlowTotals, Listing, list};
+use splitter_datapath::connections::{Connection, Direction, Listing, TunnelDevices, list};
+use splitter_datapath::flows::FlowTotals;
 use splitter_instance::Instance;
+use splitter_netlink::Netlink;
 use splitter_steering::routes::Destinations;
 
 /// How often `flows --watch` looks.
@@ -17,12 +19,15 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Lists the flows with the most packets, once or every second.
 pub(crate) async fn run(config: Config, limit: usize, watch: bool, json: bool) -> Result<()> {
     let instance = Instance::new(config)?;
+    let netlink = Netlink::connect()?;
     loop {
         let Some(dataplane) = instance.open()? else {
             return Err(down(&instance));
         };
         let destinations = instance.destinations_in_place().await?;
-        let listing = named(list(&dataplane, limit)?, instance.config(), &destinations);
+        let devices = TunnelDevices::new(instance.config(), &netlink.interfaces().await?);
+        let listing = list(&dataplane, &devices, limit)?;
+        let listing = named(listing, instance.config(), &destinations);
         if json {
             print_json(&listing)?;
         } else {
@@ -56,16 +61,16 @@ struct NamedListing {
 #[derive(Serialize)]
 struct NamedFlow {
     #[serde(flatten)]
-    row: FlowRow,
+    connection: Connection,
     /// None where no sites are listed, or it goes to none.
     site: Option<SiteName>,
 }
 
 fn named(listing: Listing, config: &Config, destinations: &Destinations) -> NamedListing {
     let Listing { totals, flows } = listing;
-    let flows = flows.into_iter().map(|row| NamedFlow {
-        site: destinations.site_name_at(config, row.destination),
-        row,
+    let flows = flows.into_iter().map(|connection| NamedFlow {
+        site: destinations.site_name_at(config, connection.flow.destination),
+        connection,
     });
     NamedListing {
         totals,
@@ -85,7 +90,19 @@ fn show(listing: &NamedListing, watch: bool) -> Result<()> {
     // A single site has no name as a rule.
     let first = usize::from(flows.iter().all(|it| it.site.is_none()));
     let headers = [
-        "site", "flow", "class", "tunnel", "packets", "bytes", "age s", "idle s", "finished",
+        "site",
+        "flow",
+        "class",
+        "tunnel",
+        "packets",
+        "bytes",
+        "age s",
+        "idle s",
+        "finished",
+        "in by",
+        "packets in",
+        "bytes in",
+        "more",
     ];
     let mut table = Table::new(headers.into_iter().skip(first));
     for flow in flows {
@@ -94,7 +111,25 @@ fn show(listing: &NamedListing, watch: bool) -> Result<()> {
     print(table.to_text())
 }
 
-fn cells(NamedFlow { row: flow, site }: &NamedFlow) -> [String; 9] {
+fn cells(NamedFlow { connection, site }: &NamedFlow) -> [String; 13] {
+    let Connection {
+        flow,
+        reverse,
+        fills,
+    } = connection;
+    let [in_by, packets_in, bytes_in] = match reverse {
+        Some(it) => [
+            it.tunnel.unwrap_or("no tunnel").to_owned(),
+            group_thousands(it.packets),
+            group_thousands(it.bytes),
+        ],
+        None => ["not seen", "-", "-"].map(str::to_owned),
+    };
+    let more = match fills {
+        Some(Direction::Out) => "out",
+        Some(Direction::In) => "in",
+        None => "-",
+    };
     [
         site.as_ref().map_or("-", SiteName::as_str).to_owned(),
         flow.to_string(),
@@ -105,5 +140,9 @@ fn cells(NamedFlow { row: flow, site }: &NamedFlow) -> [String; 9] {
         format!("{:.1}", flow.age_s),
         format!("{:.1}", flow.idle_s),
         if flow.finished { "yes" } else { "no" }.into(),
+        in_by,
+        packets_in,
+        bytes_in,
+        more.to_owned(),
     ]
 }

@@ -1,5 +1,5 @@
-//! Which flows are shown, in which order, and how fast they are. Memory is bounded, whatever the
-//! table holds.
+//! Which flows are shown, in which order, and how fast they and their reverse directions are. Memory
+//! is bounded, whatever the table holds.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -7,12 +7,13 @@ use std::net::IpAddr;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use splitter_datapath::connections::{Connection, Direction, Reverse};
 use splitter_datapath::flows::FlowRow;
 
 /// Flows whose counts are remembered from one look to the next: those that were active last.
 const REMEMBERED: usize = 32_768;
 
-/// A flow and how fast it is.
+/// A flow and how fast it is, with its reverse direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Flow {
     /// What the table has.
@@ -22,6 +23,47 @@ pub struct Flow {
     pub packets_per_s: Option<f64>,
     /// Bits a second since the last look.
     pub bits_per_s: Option<f64>,
+    /// The other direction, that to the site; `None` where nothing of it was seen here.
+    pub reverse: Option<ReverseFlow>,
+    /// The direction that has carried more since the last look; `None` where it is not known, or one
+    /// direction alone was seen.
+    pub fills: Option<Direction>,
+}
+
+/// The reverse direction of a flow and how fast it is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ReverseFlow {
+    /// What was counted of it.
+    #[serde(flatten)]
+    pub row: Reverse,
+    /// Packets a second since the last look; `None` where what it had then is not known.
+    pub packets_per_s: Option<f64>,
+    /// Bits a second since the last look.
+    pub bits_per_s: Option<f64>,
+}
+
+impl Flow {
+    /// Packets so far, both ways.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.row.packets + self.reverse.map_or(0, |it| it.row.packets)
+    }
+
+    /// Bytes so far, both ways.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.row.bytes + self.reverse.map_or(0, |it| it.row.bytes)
+    }
+
+    /// Bits a second since the last look, both ways as far as they are known.
+    #[must_use]
+    pub fn both_bits_per_s(&self) -> Option<f64> {
+        let back = self.reverse.and_then(|it| it.bits_per_s);
+        match (self.bits_per_s, back) {
+            (None, back) => back,
+            (Some(out), back) => Some(out + back.unwrap_or(0.0)),
+        }
+    }
 }
 
 /// Which flows, in which order, and how many at most.
@@ -38,7 +80,7 @@ pub struct Selection {
 }
 
 /// Names what flows are ordered by, after those that live have been put in front of those that have
-/// ended; numbers from the largest, words from the first.
+/// ended; numbers from the largest, words from the first. Numbers are those of both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum SortBy {
     /// Bits a second.
@@ -120,11 +162,11 @@ impl Selection {
         let (a, b) = (&one.row, &other.row);
         let order = match self.sort {
             SortBy::Rate => descending(
-                one.bits_per_s.unwrap_or(-1.0),
-                other.bits_per_s.unwrap_or(-1.0),
+                one.both_bits_per_s().unwrap_or(-1.0),
+                other.both_bits_per_s().unwrap_or(-1.0),
             ),
-            SortBy::Packets => b.packets.cmp(&a.packets),
-            SortBy::Bytes => b.bytes.cmp(&a.bytes),
+            SortBy::Packets => other.packets().cmp(&one.packets()),
+            SortBy::Bytes => other.bytes().cmp(&one.bytes()),
             SortBy::Age => descending(a.age_s, b.age_s),
             SortBy::Idle => descending(a.idle_s, b.idle_s),
             SortBy::Class => a.class.cmp(b.class),
@@ -141,7 +183,7 @@ impl Selection {
         a.finished
             .cmp(&b.finished)
             .then(order)
-            .then(b.packets.cmp(&a.packets))
+            .then(other.packets().cmp(&one.packets()))
             .then_with(|| Key::of(a).cmp(&Key::of(b)))
     }
 }
@@ -174,7 +216,21 @@ impl Key {
 #[derive(Debug, Default)]
 pub(super) struct Earlier {
     at_ns: u64,
-    counts: HashMap<Key, (u64, u64)>,
+    counts: HashMap<Key, Counts>,
+}
+
+/// What a flow and its reverse had counted by then.
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    own: Counted,
+    reverse: Option<Counted>,
+}
+
+/// What a direction had counted by then.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    packets: u64,
+    bytes: u64,
 }
 
 /// Takes the flows of one look as they come.
@@ -184,7 +240,7 @@ pub(super) struct Collector {
     earlier: Earlier,
     at_ns: u64,
     kept: Vec<Flow>,
-    active: Vec<(f64, Key, (u64, u64))>,
+    active: Vec<(f64, Key, Counts)>,
     matching: u64,
 }
 
@@ -200,18 +256,16 @@ impl Collector {
         }
     }
 
-    pub(super) fn take(&mut self, row: FlowRow) {
-        self.remember(&row);
+    pub(super) fn take(&mut self, connection: Connection) {
+        let Connection {
+            flow: row, reverse, ..
+        } = connection;
+        self.remember(&connection);
         if !self.selection.filter.passes(&row) {
             return;
         }
         self.matching += 1;
-        let (packets_per_s, bits_per_s) = self.rates(&row);
-        self.kept.push(Flow {
-            row,
-            packets_per_s,
-            bits_per_s,
-        });
+        self.kept.push(self.with_rates(row, reverse));
         // Twice the page is kept, so that sorting costs little and memory is bounded.
         if self.kept.len() >= self.selection.limit.saturating_mul(2).max(1_024) {
             self.selection.apply(&mut self.kept);
@@ -233,29 +287,77 @@ impl Collector {
         (self.kept, self.matching, earlier)
     }
 
-    fn rates(&self, row: &FlowRow) -> (Option<f64>, Option<f64>) {
+    fn with_rates(&self, row: FlowRow, reverse: Option<Reverse>) -> Flow {
+        let before = self.earlier.counts.get(&Key::of(&row));
+        let own = Counted {
+            packets: row.packets,
+            bytes: row.bytes,
+        };
+        let known = before.map(|it| it.own);
+        let (packets_per_s, bits_per_s) = self.rates(own, known, row.idle_s, row.age_s);
+        let reverse = reverse.map(|it| {
+            let counted = Counted {
+                packets: it.packets,
+                bytes: it.bytes,
+            };
+            // What was not seen before has counted nothing before.
+            let known = before.map(|it| it.reverse.unwrap_or_default());
+            let (packets_per_s, bits_per_s) = self.rates(counted, known, it.idle_s, row.age_s);
+            ReverseFlow {
+                row: it,
+                packets_per_s,
+                bits_per_s,
+            }
+        });
+        Flow {
+            row,
+            packets_per_s,
+            bits_per_s,
+            reverse,
+            fills: Direction::of_more(bits_per_s, reverse.and_then(|it| it.bits_per_s)),
+        }
+    }
+
+    /// Packets and bits a second of a direction that had counted `before` at the last look.
+    fn rates(
+        &self,
+        now: Counted,
+        before: Option<Counted>,
+        idle_s: f64,
+        age_s: f64,
+    ) -> (Option<f64>, Option<f64>) {
         let seconds = self.at_ns.saturating_sub(self.earlier.at_ns) as f64 / 1e9;
         if self.earlier.at_ns == 0 || seconds <= 0.0 {
             return (None, None);
         }
         let per_second = |count: u64| Some(count as f64 / seconds);
-        let before = match self.earlier.counts.get(&Key::of(row)) {
+        let before = match before {
             // A flow that started again counts from zero.
-            Some(&(packets, bytes)) if packets <= row.packets && bytes <= row.bytes => {
-                (packets, bytes)
-            }
-            Some(_) => (0, 0),
-            None if row.idle_s > seconds => return (Some(0.0), Some(0.0)),
-            None if row.age_s <= seconds => (0, 0),
+            Some(before) if before.packets <= now.packets && before.bytes <= now.bytes => before,
+            Some(_) => Counted::default(),
+            None if idle_s > seconds => return (Some(0.0), Some(0.0)),
+            None if age_s <= seconds => Counted::default(),
             None => return (None, None),
         };
-        let (packets, bytes) = (row.packets - before.0, row.bytes - before.1);
+        let (packets, bytes) = (now.packets - before.packets, now.bytes - before.bytes);
         (per_second(packets), per_second(bytes).map(|it| it * 8.0))
     }
 
-    fn remember(&mut self, row: &FlowRow) {
-        self.active
-            .push((row.idle_s, Key::of(row), (row.packets, row.bytes)));
+    fn remember(&mut self, connection: &Connection) {
+        let Connection { flow, reverse, .. } = connection;
+        let counts = Counts {
+            own: Counted {
+                packets: flow.packets,
+                bytes: flow.bytes,
+            },
+            reverse: reverse.map(|it| Counted {
+                packets: it.packets,
+                bytes: it.bytes,
+            }),
+        };
+        // Active is who is so in either direction.
+        let idle_s = reverse.map_or(flow.idle_s, |it| flow.idle_s.min(it.idle_s));
+        self.active.push((idle_s, Key::of(flow), counts));
         if self.active.len() >= 2 * REMEMBERED {
             self.forget_inactive();
         }

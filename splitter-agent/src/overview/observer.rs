@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use splitter_config::Config;
 use splitter_datapath::clock::monotonic_ns;
-use splitter_datapath::flows;
+use splitter_datapath::connections::{TunnelDevices, each};
 use splitter_datapath::flows::FlowTotals;
 use splitter_datapath::{Dataplane, KernelError};
 use splitter_netlink::{DeviceTraffic, Family, Interfaces, Netlink, NetlinkError};
@@ -113,7 +113,8 @@ impl Observer {
         // Lost if the walk fails: then the next look knows no rates of flows.
         let earlier = std::mem::take(&mut self.earlier);
         let selection = selection.clone();
-        let read = move || read_tables(&dataplane, selection, earlier);
+        let devices = TunnelDevices::new(&self.config, &interfaces);
+        let read = move || read_tables(&dataplane, &devices, selection, earlier);
         let tables = tokio::task::spawn_blocking(read).await??;
         self.earlier = tables.earlier;
         let now = Totals {
@@ -198,13 +199,14 @@ impl Observer {
 
 fn read_tables(
     dataplane: &Dataplane,
+    devices: &TunnelDevices,
     selection: Selection,
     earlier: Earlier,
 ) -> Result<Tables, KernelError> {
     let at_ns = monotonic_ns();
     let counters = dataplane.counters()?;
     let mut collector = Collector::new(selection, earlier, at_ns);
-    let totals = flows::each(dataplane, |row| collector.take(row))?;
+    let totals = each(dataplane, devices, |connection| collector.take(connection))?;
     let (flows, matching, earlier) = collector.finish();
     let capacity = |family| Ok::<_, KernelError>((family, dataplane.table_capacity(family)?));
     Ok(Tables {

@@ -45,6 +45,8 @@ fn totals(at_ms: u64, packets: u64, sent_bytes: u64) -> Totals {
     let device = DeviceTraffic {
         sent_bytes,
         received_bytes: sent_bytes * 2,
+        sent_packets: sent_bytes / 1_000,
+        received_packets: sent_bytes / 500,
     };
     let mut left = EgressCounts::ZERO;
     left.count(Marked::LongOnShort, true, packets, packets * 1_000);
@@ -82,6 +84,10 @@ fn two_looks_make_rates_and_shares() {
     };
     assert_eq!(short.sent_bits_per_s, Some(20_000_000.0));
     assert_eq!(short.received_bits_per_s, Some(40_000_000.0));
+    assert_eq!(
+        (short.sent_packets_per_s, short.received_packets_per_s),
+        (Some(2_500.0), Some(5_000.0))
+    );
     assert_eq!((short.state, short.share_used), (LinkState::Up, Some(0.2)));
     assert_eq!((long.sent_bits_per_s, long.share_used), (None, None));
     let left = LeftRates {

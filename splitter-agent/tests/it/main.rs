@@ -17,6 +17,7 @@ mod apply;
 mod bad_input;
 mod balancers;
 mod boot;
+mod both_directions;
 mod cli;
 mod demo;
 mod egress_counts;

@@ -106,39 +106,6 @@ impl FlowTotals {
     }
 }
 
-/// A page of the flow table.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Listing {
-    /// How many there are in all.
-    pub totals: FlowTotals,
-    /// Those with the most packets first.
-    pub flows: Vec<FlowRow>,
-}
-
-/// The `limit` flows with the most packets, and the totals of all.
-///
-/// # Errors
-/// When the table cannot be read.
-pub fn list(dataplane: &Dataplane, limit: usize) -> Result<Listing, KernelError> {
-    let now_ns = monotonic_ns();
-    let idle_timeout_ns = dataplane.policy()?.idle_timeout_ns;
-    let (mut totals, mut records) = (FlowTotals::default(), Vec::new());
-    dataplane.tables()?.for_each(now_ns, |found| {
-        totals.count(found, now_ns, idle_timeout_ns);
-        records.push(*found);
-        // Twice the page is kept, so that sorting costs little and memory is bounded.
-        if records.len() >= limit.saturating_mul(2).max(1_024) {
-            keep_largest(&mut records, limit);
-        }
-    });
-    keep_largest(&mut records, limit);
-    let flows = records
-        .iter()
-        .map(|found| FlowRow::new(&found.key, &found.entry, now_ns))
-        .collect();
-    Ok(Listing { totals, flows })
-}
-
 /// Walks over all flows, in no order, and counts them.
 ///
 /// # Errors
@@ -197,11 +164,6 @@ pub fn sweep(
     swept.restarted =
         counters.events(FlowEvent::RestartedIdle) + counters.events(FlowEvent::RestartedSyn);
     Ok(swept)
-}
-
-fn keep_largest(records: &mut Vec<StoredFlow>, limit: usize) {
-    records.sort_by_key(|record| std::cmp::Reverse(record.entry.packets));
-    records.truncate(limit);
 }
 
 pub(crate) fn seconds_between(earlier_ns: u64, now_ns: u64) -> f64 {

@@ -54,6 +54,10 @@ pub struct DeviceTraffic {
     pub sent_bytes: u64,
     /// Bytes that have come in by it.
     pub received_bytes: u64,
+    /// Packets that have left by it; several segments may be one.
+    pub sent_packets: u64,
+    /// Packets that have come in by it.
+    pub received_packets: u64,
 }
 
 /// A VLAN of another interface of the same network namespace.
@@ -331,6 +335,8 @@ fn interface(link: LinkMessage) -> Interface {
                 interface.traffic = Some(DeviceTraffic {
                     sent_bytes: counts.tx_bytes,
                     received_bytes: counts.rx_bytes,
+                    sent_packets: counts.tx_packets,
+                    received_packets: counts.rx_packets,
                 });
             }
             LinkAttribute::Address(address) => interface.address = address.try_into().ok(),

@@ -6,7 +6,7 @@ use ratatui::layout::{Constraint, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Clear, Paragraph, Row, Table};
-use splitter_agent::overview::{Flow, Health, LinkState, Overview, Period, SortBy};
+use splitter_agent::overview::{Direction, Flow, Health, LinkState, Overview, Period, SortBy};
 
 use super::app::App;
 use super::once::{attached, egress, known};
@@ -284,6 +284,8 @@ fn tunnels(overview: &Overview) -> Section {
             (row.state.as_str().to_owned(), state),
             plain(known(Format::BitsPerSecond, row.sent_bits_per_s)),
             plain(known(Format::BitsPerSecond, row.received_bits_per_s)),
+            plain(known(Format::Rate, row.sent_packets_per_s)),
+            plain(known(Format::Rate, row.received_packets_per_s)),
             plain(known(Format::Share, row.share_used)),
             (
                 format!("{}{round_trip}", row.health.health.as_str()),
@@ -298,6 +300,8 @@ fn tunnels(overview: &Overview) -> Section {
             column("STATE", 10, false, 1),
             column("SENT", 12, true, 2),
             column("RECEIVED", 12, true, 6),
+            column("SENT/S", 9, true, 7),
+            column("RECEIVED/S", 10, true, 8),
             column("USED", 6, true, 3),
             column("HEALTH", 12, false, 5),
         ],
@@ -310,37 +314,61 @@ fn flow_section(flows: &[Flow], page: u16, (sort, reversed): (SortBy, bool)) -> 
     let rows = flows.iter().take(page.into()).map(|flow| {
         let row = &flow.row;
         let style = if row.finished { DIM } else { Style::new() };
+        let back = flow.reverse.and_then(|it| it.bits_per_s);
+        let both = |out: Option<f64>, back: Option<f64>| match (out, back) {
+            (None, None) => None,
+            _ => Some(out.unwrap_or(0.0) + back.unwrap_or(0.0)),
+        };
+        let packets_back = flow.reverse.and_then(|it| it.packets_per_s);
         let cells = [
             row.to_string(),
             row.class.to_owned(),
             row.tunnel.to_owned(),
-            known(Format::BitsPerSecond, flow.bits_per_s),
-            Format::Count.number(row.packets as f64),
-            Format::Bytes.number(row.bytes as f64),
+            marked(flow.bits_per_s, flow.fills == Some(Direction::Out)),
+            marked(back, flow.fills == Some(Direction::In)),
+            known(Format::Rate, both(flow.packets_per_s, packets_back)),
+            Format::Count.number(flow.packets() as f64),
+            Format::Bytes.number(flow.bytes() as f64),
             Format::Seconds.number(row.age_s),
             Format::Seconds.number(row.idle_s),
         ];
         cells.map(|text| (text, style)).into()
     });
+    let mut columns = vec![
+        column("FLOW", 36, false, 0),
+        column("CLASS", 6, false, 4),
+        column("TUNNEL", 7, false, 7),
+        column("RATE OUT", 12, true, 2),
+        column("RATE IN", 12, true, 3),
+        column("PACKETS/S", 10, true, 5),
+        column("PACKETS", 10, true, 8),
+        column("BYTES", 8, true, 9),
+        column("AGE", 11, true, 6),
+        column("IDLE", 11, true, 10),
+    ];
+    let sorted = heading_of(sort);
+    for column in &mut columns {
+        // What they are ordered by is seen as long as anything is.
+        if column.name == sorted {
+            column.rank = column.rank.min(1);
+        }
+    }
     Section {
-        columns: vec![
-            column("FLOW", 36, false, 0),
-            column("CLASS", 6, false, 2),
-            column("TUNNEL", 7, false, 5),
-            column("RATE", 11, true, 1),
-            column("PACKETS", 10, true, 3),
-            column("BYTES", 8, true, 6),
-            column("AGE", 11, true, 4),
-            column("IDLE", 11, true, 7),
-        ],
-        sorted: Some((heading_of(sort), reversed)),
+        columns,
+        sorted: Some((sorted, reversed)),
         rows: rows.collect(),
     }
 }
 
+/// A rate, with a mark where it is the larger one of the connection's two.
+fn marked(bits_per_s: Option<f64>, fills: bool) -> String {
+    let mark = if fills { "*" } else { "" };
+    format!("{mark}{}", known(Format::BitsPerSecond, bits_per_s))
+}
+
 fn heading_of(sort: SortBy) -> &'static str {
     match sort {
-        SortBy::Rate => "RATE",
+        SortBy::Rate => "RATE OUT",
         SortBy::Packets => "PACKETS",
         SortBy::Bytes => "BYTES",
         SortBy::Age => "AGE",
@@ -369,7 +397,7 @@ fn draw_help(frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(Paragraph::new(lines).style(HEADING), middle);
 }
 
-const HELP: [&str; 14] = [
+const HELP: [&str; 17] = [
     "q, Esc, Ctrl-C    end",
     "Up, Down, j, k    scroll by a line",
     "PgUp, PgDn        scroll by a page",
@@ -381,8 +409,11 @@ const HELP: [&str; 14] = [
     "+, -              look less often, more often",
     "",
     "Rates are those since the last look. SENT and RECEIVED",
-    "are all that the tunnel's device carries. FCT, of the",
-    "last minute: first packet to first FIN or RST.",
+    "are all that the tunnel's device carries. IN is what",
+    "comes back to the site, a dash where none is seen; the",
+    "direction with * carries more. Packets, bytes and order",
+    "are of both. FCT, of the last minute: first packet to",
+    "first FIN or RST.",
     "Any key leaves this.",
 ];
 

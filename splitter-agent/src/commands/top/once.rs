@@ -4,7 +4,7 @@ use anyhow::Result;
 use flow_cli::{group_thousands, print, print_json};
 use flow_report::Table;
 use flow_telemetry::page::Format;
-use splitter_agent::overview::{ClassRow, Overview, Period};
+use splitter_agent::overview::{ClassRow, Direction, Overview, Period};
 use splitter_config::SiteName;
 use splitter_steering::Egress;
 
@@ -97,29 +97,48 @@ fn completion(overview: &Overview) -> Table {
 
 fn tunnels(overview: &Overview) -> Table {
     let headers = [
-        "site", "tunnel", "device", "state", "sent", "received", "used", "health",
+        "site",
+        "tunnel",
+        "device",
+        "state",
+        "",
+        "rate",
+        "packets/s",
+        "used",
     ];
     let first = usize::from(overview.tunnels.iter().all(|it| it.site.is_none()));
     let mut table = Table::new(headers.into_iter().skip(first));
     for row in &overview.tunnels {
         let site = row.site.as_ref().map_or("-", SiteName::as_str);
-        let cells = [
+        let sent = [
             site.to_owned(),
             row.tunnel.to_owned(),
             row.device.clone(),
             row.state.as_str().to_owned(),
+            "sent".to_owned(),
             known(Format::BitsPerSecond, row.sent_bits_per_s),
-            known(Format::BitsPerSecond, row.received_bits_per_s),
+            known(Format::Rate, row.sent_packets_per_s),
             known(Format::Share, row.share_used),
-            row.health.health.as_str().to_owned(),
         ];
-        table.row(cells.into_iter().skip(first));
+        let received = [
+            String::new(),
+            String::new(),
+            String::new(),
+            row.health.health.as_str().to_owned(),
+            "received".to_owned(),
+            known(Format::BitsPerSecond, row.received_bits_per_s),
+            known(Format::Rate, row.received_packets_per_s),
+            known(Format::Share, row.share_received),
+        ];
+        table.row(sent.into_iter().skip(first));
+        table.row(received.into_iter().skip(first));
     }
     table
 }
 
+/// Each connection in two lines: the flow from the site, and what comes back.
 fn flows(overview: &Overview) -> Table {
-    let mut table = Table::new(["flow", "class", "tunnel", "rate", "bytes"]);
+    let mut table = Table::new(["flow", "class", "tunnel", "rate", "packets/s"]);
     for flow in &overview.flows {
         let row = &flow.row;
         table.row([
@@ -127,7 +146,23 @@ fn flows(overview: &Overview) -> Table {
             row.class.to_owned(),
             row.tunnel.to_owned(),
             known(Format::BitsPerSecond, flow.bits_per_s),
-            Format::Bytes.number(row.bytes as f64),
+            known(Format::Rate, flow.packets_per_s),
+        ]);
+        let Some(reverse) = &flow.reverse else {
+            table.row(["  reverse not seen", "", "", "", ""]);
+            continue;
+        };
+        let carries = match flow.fills {
+            Some(Direction::In) => "  reverse, carries more",
+            Some(Direction::Out) => "  reverse, carries less",
+            None => "  reverse",
+        };
+        table.row([
+            carries.to_owned(),
+            String::new(),
+            reverse.row.tunnel.unwrap_or("none").to_owned(),
+            known(Format::BitsPerSecond, reverse.bits_per_s),
+            known(Format::Rate, reverse.packets_per_s),
         ]);
     }
     table

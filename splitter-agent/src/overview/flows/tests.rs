@@ -38,7 +38,41 @@ fn look(
     rows: &[FlowRow],
 ) -> (Vec<Flow>, u64, Earlier) {
     let mut collector = Collector::new(selection.clone(), earlier, at_s * SECOND);
-    rows.iter().for_each(|row| collector.take(*row));
+    rows.iter().for_each(|row| collector.take(alone(*row)));
+    collector.finish()
+}
+
+/// A flow of which one direction alone is seen.
+fn alone(flow: FlowRow) -> Connection {
+    Connection {
+        flow,
+        reverse: None,
+        fills: None,
+    }
+}
+
+/// A flow that has got so many packets back, in the middle of things.
+fn answered(flow: FlowRow, packets: u64) -> Connection {
+    let reverse = Reverse {
+        packets,
+        bytes: packets * 1_500,
+        idle_s: 0.1,
+        tunnel: Some("long"),
+    };
+    Connection {
+        reverse: Some(reverse),
+        ..alone(flow)
+    }
+}
+
+fn look_at(
+    selection: &Selection,
+    earlier: Earlier,
+    at_s: u64,
+    connections: &[Connection],
+) -> (Vec<Flow>, u64, Earlier) {
+    let mut collector = Collector::new(selection.clone(), earlier, at_s * SECOND);
+    connections.iter().for_each(|it| collector.take(*it));
     collector.finish()
 }
 
@@ -95,6 +129,53 @@ fn rates_are_taken_over_the_time_between_two_looks() {
         "it was not there to be seen, and is older"
     );
     assert_eq!(numbers(&flows), [1, 4, 2, 3, 5], "the unknown come last");
+}
+
+#[test]
+fn download_is_as_fast_as_what_comes_back_and_comes_first() {
+    let by_rate = selection(SortBy::Rate);
+    let first = [
+        answered(row(1, 100), 200),
+        alone(row(2, 100)),
+        alone(row(3, 9)),
+    ];
+    let (flows, _, earlier) = look_at(&by_rate, Earlier::default(), 10, &first);
+    assert!(flows.iter().all(|it| it.both_bits_per_s().is_none()));
+    let back = |packets| answered(row(3, 11), packets);
+    let second = [
+        answered(row(1, 110), 1_200),
+        alone(row(2, 200)),
+        // Nothing of it was seen before: all of that is new.
+        back(2),
+    ];
+    let (flows, _, earlier) = look_at(&by_rate, earlier, 12, &second);
+    assert_eq!(numbers(&flows), [1, 2, 3]);
+    let [download, upload, _] = &flows[..] else {
+        panic!("{flows:?}");
+    };
+    let reverse = download.reverse.expect("it is seen");
+    assert_eq!(download.bits_per_s, Some(40_000.0));
+    assert_eq!(
+        (reverse.packets_per_s, reverse.bits_per_s),
+        (Some(500.0), Some(6_000_000.0))
+    );
+    assert_eq!(download.fills, Some(Direction::In));
+    assert_eq!((upload.reverse, upload.fills), (None, None));
+    let reverse = flows[2].reverse.expect("it is seen");
+    assert_eq!(reverse.packets_per_s, Some(1.0));
+    // Its counts began again.
+    let (flows, ..) = look_at(&by_rate, earlier, 14, &[back(1)]);
+    let reverse = flows[0].reverse.expect("it is seen");
+    assert_eq!(reverse.packets_per_s, Some(0.5));
+}
+
+#[test]
+fn packets_and_bytes_that_order_are_those_of_both_directions() {
+    let all = [alone(row(1, 60)), answered(row(2, 50), 40)];
+    for sort in [SortBy::Packets, SortBy::Bytes] {
+        let (flows, ..) = look_at(&selection(sort), Earlier::default(), 10, &all);
+        assert_eq!(numbers(&flows), [2, 1], "{sort:?}");
+    }
 }
 
 #[test]
@@ -192,11 +273,11 @@ fn of_a_large_table_the_active_flows_are_remembered() {
     let all = 5 * REMEMBERED as u32;
     for number in 0..all {
         let active = number % 10 == 3;
-        collector.take(FlowRow {
+        collector.take(alone(FlowRow {
             source: Ipv4Addr::from(number).into(),
             idle_s: if active { 0.01 } else { 20.0 },
             ..row(1, 9)
-        });
+        }));
     }
     let (flows, matching, earlier) = collector.finish();
     assert_eq!((flows.len(), matching), (100, u64::from(all)));

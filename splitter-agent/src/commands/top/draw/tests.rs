@@ -5,8 +5,10 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
 use splitter_agent::overview::{
-    ClassRow, Completion, Filter, LeftRates, Selection, TableRow, TunnelHealth, TunnelRow,
+    ClassRow, Completion, Filter, LeftRates, ReverseFlow, Selection, TableRow, TunnelHealth,
+    TunnelRow,
 };
+use splitter_datapath::connections::Reverse;
 use splitter_datapath::flows::FlowRow;
 use splitter_steering::Egress;
 
@@ -31,9 +33,12 @@ pub(crate) fn overview(flows: u16) -> Overview {
         state,
         sent_bits_per_s: Some(42_000_000.0),
         received_bits_per_s: Some(7_000_000.0),
+        sent_packets_per_s: Some(3_500.0),
+        received_packets_per_s: Some(2_100.0),
         left: LeftRates::default(),
         rate_mbit: Some(100),
         share_used: Some(0.42),
+        share_received: Some(0.07),
         health: TunnelHealth::default(),
     };
     let completion = |class| Completion {
@@ -86,6 +91,26 @@ fn flow(number: u16) -> Flow {
         },
         packets_per_s: Some(1.0),
         bits_per_s: Some(8_000.0),
+        reverse: None,
+        fills: None,
+    }
+}
+
+/// A flow that is answered with more than it sends.
+fn download(number: u16) -> Flow {
+    Flow {
+        reverse: Some(ReverseFlow {
+            row: Reverse {
+                packets: 1_000,
+                bytes: 1_500_000,
+                idle_s: 0.004,
+                tunnel: Some("long"),
+            },
+            packets_per_s: Some(2_000.0),
+            bits_per_s: Some(24_000_000.0),
+        }),
+        fills: Some(Direction::In),
+        ..flow(number)
     }
 }
 
@@ -168,9 +193,54 @@ fn leaves_out_what_has_no_room_and_never_fails() {
         }
     }
     let lines = drawn(&mut app(5), 40, 8);
-    assert_shows(&lines, &["FLOW", "RATE", ":1004"]);
+    assert_shows(&lines, &["FLOW", "vPACKETS", ":1004"]);
     assert!(!lines.concat().contains("TUNNEL"), "{lines:#?}");
     assert_eq!(drawn(&mut app(5), 12, 3)[0].trim_end(), "too small");
+}
+
+#[test]
+fn both_directions_of_a_connection_are_one_line_and_the_one_that_fills_has_a_mark() {
+    let mut overview = overview(1);
+    overview.flows.push(download(7));
+    let mut app = app(0);
+    app.seen(Ok(overview));
+    let lines = drawn(&mut app, 80, 24);
+    let line = |port: &str| {
+        lines
+            .iter()
+            .find(|it| it.contains(port))
+            .expect("it is listed")
+    };
+    assert_shows(&lines, &["RATE OUT", "RATE IN"]);
+    assert!(
+        line(":1007").contains("8.00 kbit/s *24.0 Mbit/s"),
+        "{}",
+        line(":1007")
+    );
+    // Of the other nothing came back that was seen.
+    assert!(
+        line(":1000").contains("8.00 kbit/s            –"),
+        "{}",
+        line(":1000")
+    );
+    let wide = drawn(&mut app, 130, 24);
+    assert_shows(&wide, &["PACKETS/S", "2,001", "SENT/S", "3,500", "2,100"]);
+}
+
+#[test]
+fn what_flows_are_ordered_by_is_seen_on_a_narrow_terminal() {
+    for (keys, heading) in [
+        ("", "vPACKETS"),
+        ("s", "vBYTES"),
+        ("ssss", "vCLASS"),
+        ("S", "vRATE OUT"),
+    ] {
+        let mut app = app(5);
+        for key in keys.chars() {
+            app.key(KeyCode::Char(key).into());
+        }
+        assert_shows(&drawn(&mut app, 60, 24), &[heading]);
+    }
 }
 
 #[test]
