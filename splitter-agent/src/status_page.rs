@@ -270,6 +270,7 @@ impl fmt::Debug for Names {
 }
 
 const LAYOUT: Layout = Layout {
+    documents: &[],
     title: "Flow splitter",
     about: "Short TCP flows have a tunnel of their own. What is counted is what arrives from the \
             site; a flow is one direction of a connection, and stands with its reverse where that is seen here.",

@@ -10,7 +10,7 @@ mod signals;
 mod time;
 
 pub use exit::{ExitCode, exit_code};
-pub use logging::{LogFormat, start_logging};
+pub use logging::{LogFormat, start_logging, start_logging_also_to};
 pub use output::{
     describe, error_object, group_thousands, print, print_json, print_json_line, report_error,
 };

@@ -7,11 +7,14 @@ use clap::ValueEnum;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::{Format, Writer};
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::{Identity, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Registry};
 
 /// The form of log records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -31,20 +34,36 @@ pub enum LogFormat {
 /// level, since journald shows these, and text elsewhere. As JSON a record has `time`, `level`,
 /// `message`, and its fields.
 pub fn start_logging(format: Option<LogFormat>) {
+    start_logging_also_to(format, Identity::new());
+}
+
+/// Starts logging as [`start_logging`] does, and hands all records of `info` and above to `also`,
+/// whatever of them is written.
+pub fn start_logging_also_to<L>(format: Option<LogFormat>, also: L)
+where
+    L: Layer<Registry> + Send + Sync,
+{
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+    let records = tracing_subscriber::registry().with(also.with_filter(LevelFilter::INFO));
+    let written = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let detected = || match is_read_by_journald() {
         true => LogFormat::Journald,
         false => LogFormat::Text,
     };
     match format.unwrap_or_else(detected) {
-        LogFormat::Text => subscriber
-            .event_format(as_text(std::io::stderr().is_terminal()))
-            .init(),
-        LogFormat::Journald => subscriber.event_format(for_journald()).init(),
-        LogFormat::Json => subscriber.event_format(AsJson).init(),
+        LogFormat::Text => {
+            let is_terminal = std::io::stderr().is_terminal();
+            let written = written.event_format(as_text(is_terminal));
+            records.with(written.with_filter(filter)).init();
+        }
+        LogFormat::Journald => {
+            let written = written.event_format(for_journald());
+            records.with(written.with_filter(filter)).init();
+        }
+        LogFormat::Json => {
+            let written = written.event_format(AsJson);
+            records.with(written.with_filter(filter)).init();
+        }
     }
 }
 

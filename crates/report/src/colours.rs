@@ -6,7 +6,7 @@ pub(crate) const PALETTE: usize = 12;
 /// Colours of plots and pages, for light and for dark. The palette is Okabe and Ito's, which
 /// readers with colour vision deficiencies can tell apart, darkened or lightened for contrast.
 /// Programs that know no variables, as most that convert SVG, take the plain colours in front.
-pub(crate) const COLOURS: &str = "
+pub const COLOURS: &str = "
 :root { --ground: #ffffff; --ink: #1d2430; --dim: #5b6472; --grid: #d9dee6; --faint: #eef1f5;
   --c0: #c44e00; --c1: #b07d00; --c2: #0072b2; --c3: #008a63; --c4: #b0508f; --c5: #3a8fc4; --c6: #6b6b00; --c7: #444444; --c8: #7a4fd0; --c9: #a03030; --c10: #1f7a1f; --c11: #8a5a2b; }
 @media (prefers-color-scheme: dark) {

@@ -29,6 +29,7 @@ mod table;
 
 pub use self::{
     bars::Bars,
+    colours::COLOURS as STYLE_SHEET,
     estimate::Estimate,
     page::Page,
     plot::{Axis, Plot, Series},

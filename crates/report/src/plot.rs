@@ -81,7 +81,7 @@ impl Axis {
 }
 
 impl Series {
-    /// Points joined by straight lines.
+    /// Points joined by straight lines, but for a gap where a value is no number.
     pub fn line(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self {
             name: name.into(),
@@ -124,6 +124,11 @@ impl Plot {
     pub fn with(mut self, series: Series) -> Self {
         self.series.push(series);
         self
+    }
+
+    /// An SVG element for a page that has the [style sheet](crate::STYLE_SHEET) of plots.
+    pub fn to_element(&self) -> String {
+        self.draw(None).into_string()
     }
 
     /// An SVG file of its own, with its colours for light and dark.
@@ -235,19 +240,20 @@ impl Area {
     }
 
     fn series(&self, series: &Series, colour: usize) -> Markup {
-        let points: Vec<(f64, f64)> = series
-            .points
-            .iter()
-            .filter_map(|&(x, y)| Some((self.left(x)?, self.top(y)?)))
-            .collect();
+        let runs = series.points.split(|(_, y)| y.is_nan()).map(|run| {
+            let points = run.iter();
+            let placed = points.filter_map(|&(x, y)| Some((self.left(x)?, self.top(y)?)));
+            placed.collect::<Vec<(f64, f64)>>()
+        });
         html! {
             @match series.style {
                 Style::Points => g class=(format!("fill{colour}")) {
-                    @for (x, y) in points {
+                    @for (x, y) in runs.flatten() {
                         circle cx=(format!("{x:.1}")) cy=(format!("{y:.1}")) r="1.6" {}
                     }
                 },
-                style => path class=(format!("stroke{colour}")) d=(path(&points, style)) {},
+                style => path class=(format!("stroke{colour}"))
+                    d=(runs.map(|run| path(&run, style)).collect::<String>()) {},
             }
         }
     }
@@ -255,6 +261,10 @@ impl Area {
 
 fn path(points: &[(f64, f64)], style: Style) -> String {
     let mut path = String::new();
+    if let [(x, y)] = points {
+        // A line of one point would not be seen.
+        return format!("M{x:.1} {y:.1}h1");
+    }
     for (index, (x, y)) in points.iter().enumerate() {
         path += &match (index, style) {
             (0, _) => format!("M{x:.1} {y:.1}"),
@@ -313,6 +323,22 @@ mod tests {
             wide.to_svg().contains(&format!("M{LEFT:.1}")),
             "clamped to the left edge"
         );
+    }
+
+    #[test]
+    fn line_has_a_gap_where_a_value_is_no_number_and_a_point_alone_is_seen() {
+        let values = [1.0, 2.0, f64::NAN, f64::NAN, 3.0, f64::NAN].into_iter();
+        let points = (0..).map(f64::from).zip(values).collect();
+        let plot =
+            Plot::new("t", Axis::linear("x"), Axis::linear("y")).with(Series::line("s", points));
+        let svg = plot.to_element();
+        let (_, path) = svg.split_once("<path").unwrap();
+        assert_eq!(
+            (path.matches('M').count(), path.matches('L').count()),
+            (2, 1)
+        );
+        assert!(path.contains("h1") && !svg.contains("NaN"), "{svg}");
+        assert!(!svg.contains("<style"), "that is the page's");
     }
 
     #[test]

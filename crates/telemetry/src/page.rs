@@ -11,6 +11,7 @@ mod html;
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
+use flow_report::Plot;
 use serde_json::Value;
 
 pub use format::Format;
@@ -27,6 +28,18 @@ use crate::Readiness;
 pub trait Status: fmt::Debug + Send + Sync + 'static {
     /// Reads the status now; an error says what could not be read.
     fn status(&self) -> StatusFuture<'_>;
+
+    /// Draws what the page shows above its tables; nothing by default. Must not block.
+    fn plots(&self) -> Vec<Plot> {
+        Vec::new()
+    }
+
+    /// Returns the JSON of one of the [documents](Layout::documents) by its path; `None` where there is
+    /// none. Must not block.
+    fn document(&self, path: &str) -> Option<String> {
+        let _ = path;
+        None
+    }
 }
 
 /// The future that [`Status::status`] returns.
@@ -43,6 +56,8 @@ pub struct Layout {
     pub facts: &'static [Field],
     /// Tables, in their order on the page.
     pub tables: &'static [StatusTable],
+    /// More JSON that is served: its path and what it is called in a link.
+    pub documents: &'static [(&'static str, &'static str)],
 }
 
 /// A list of objects, shown as a table.
@@ -124,7 +139,18 @@ impl StatusPage {
 
     /// Returns the answer to `/`, with what is known now.
     pub(crate) async fn html(&self, readiness: &Readiness) -> String {
-        document(&self.layout, &self.read(readiness).await)
+        let status = self.read(readiness).await;
+        document(&self.layout, &status, &self.status.plots())
+    }
+
+    /// Returns the document at a path, if the layout lists it.
+    pub(crate) fn document(&self, path: &str) -> Option<String> {
+        let is_listed = self
+            .layout
+            .documents
+            .iter()
+            .any(|(listed, _)| *listed == path);
+        is_listed.then(|| self.status.document(path)).flatten()
     }
 
     async fn read(&self, readiness: &Readiness) -> Result<Value, String> {

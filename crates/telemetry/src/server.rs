@@ -250,7 +250,10 @@ async fn respond(request: &Request<Incoming>, endpoint: &MetricsEndpoint) -> Res
         ("/live", _) => text(StatusCode::OK, "live\n"),
         ("/ready", _) => ready(&endpoint.readiness),
         ("/metrics", _) => scrape(endpoint).await,
-        _ => text(StatusCode::NOT_FOUND, "not found; / lists what is served\n"),
+        (path, page) => match page.as_ref().and_then(|page| page.document(path)) {
+            Some(json) => respond_with(StatusCode::OK, JSON, json),
+            None => text(StatusCode::NOT_FOUND, "not found; / lists what is served\n"),
+        },
     }
 }
 

@@ -180,6 +180,7 @@ const LAYOUT: Layout = Layout {
             Field::new("bytes", "Bytes", Format::Bytes),
         ],
     }],
+    documents: &[],
 };
 
 #[derive(Debug)]

@@ -256,6 +256,7 @@ const LAYOUT: Layout = Layout {
             Field::new("word", "state", Format::State),
         ],
     }],
+    documents: &[],
 };
 
 #[derive(Debug)]

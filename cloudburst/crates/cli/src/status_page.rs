@@ -117,4 +117,5 @@ const LAYOUT: Layout = Layout {
             ],
         },
     ],
+    documents: &[],
 };

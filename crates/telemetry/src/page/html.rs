@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use flow_report::{Plot, STYLE_SHEET};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
 
@@ -10,10 +11,11 @@ use super::{Field, Layout, StatusTable};
 const STYLE: &str = include_str!("status.css");
 const SCRIPT: &str = include_str!("status.js");
 
-/// SHA-256 of [`STYLE`] and [`SCRIPT`] in base64, the one hash that browsers know. A test computes
-/// them, so that no program carries a second hash for two texts that never change.
-const STYLE_DIGEST: &str = "mDZeWJwUTTl1DVVLLnJDLLuBQdvrPLOvUJPn/f63i94=";
-const SCRIPT_DIGEST: &str = "awFvHbg9wgqDs5G1G1w4Q9VvbuHEkfyuqMnyo9ER68w=";
+/// SHA-256 of the plots' style sheet with [`STYLE`], and of [`SCRIPT`], in base64, the one hash that
+/// browsers know. A test computes them, so that no program carries a second hash for two texts that
+/// never change.
+const STYLE_DIGEST: &str = "GPS/X23sj0FsGaSbe4znnSOc1H0RykZqyaO0BmXkPo4=";
+const SCRIPT_DIGEST: &str = "d9tVWQqgJ7ksAPwPzrTKJGDLTjs1ApcDYc6C8wjHGmQ=";
 
 /// Content security policy: allows the page's own style and script, by their digests, and requests to
 /// the endpoint; nothing else, from nowhere else.
@@ -25,7 +27,7 @@ pub(crate) static CONTENT_SECURITY_POLICY: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// The whole page. Where the status could not be read it says so, and the script tries again.
-pub(crate) fn document(layout: &Layout, status: &Result<Value, String>) -> String {
+pub(crate) fn document(layout: &Layout, status: &Result<Value, String>, plots: &[Plot]) -> String {
     let empty = Value::Null;
     let (values, problem) = match status {
         Ok(values) => (values, ""),
@@ -40,7 +42,8 @@ pub(crate) fn document(layout: &Layout, status: &Result<Value, String>) -> Strin
                 title { (layout.title) }
                 // Else browsers ask for /favicon.ico.
                 link rel="icon" href="data:,";
-                style { (PreEscaped(STYLE)) }
+                // Where both have a variable, the page's own holds.
+                style { (PreEscaped(STYLE_SHEET)) (PreEscaped(STYLE)) }
             }
             body {
                 header {
@@ -57,12 +60,16 @@ pub(crate) fn document(layout: &Layout, status: &Result<Value, String>) -> Strin
                 }
                 main {
                     @if !layout.facts.is_empty() { dl { @for fact in layout.facts { (fact_markup(fact, values)) } } }
+                    (plots_markup(plots))
                     @for table in layout.tables { (table_markup(table, values)) }
                 }
                 footer {
                     p.note {
                         "Also here: "
                         a href="status.json" { "these figures as JSON" } ", "
+                        @for (path, name) in layout.documents {
+                            a href=(path.trim_start_matches('/')) { (name) } ", "
+                        }
                         a href="metrics" { "metrics for Prometheus" } ", "
                         a href="live" { "liveness" } " and "
                         a href="ready" { "readiness" } "."
@@ -73,6 +80,18 @@ pub(crate) fn document(layout: &Layout, status: &Result<Value, String>) -> Strin
         }
     }
     .into_string()
+}
+
+/// The script takes this part of a new page, and puts it in the place of the old one.
+fn plots_markup(plots: &[Plot]) -> Markup {
+    html! {
+        @if !plots.is_empty() {
+            section #plots aria-labelledby="heading-plots" {
+                h2 #heading-plots { "The last hour" }
+                div.plots { @for plot in plots { figure { (PreEscaped(plot.to_element())) } } }
+            }
+        }
+    }
 }
 
 fn readiness(values: &Value) -> Markup {
@@ -149,6 +168,7 @@ fn class(column: &Field) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use base64::{Engine as _, prelude::BASE64_STANDARD};
+    use flow_report::{Axis, Series};
     use serde_json::json;
     use sha2::{Digest as _, Sha256};
 
@@ -169,25 +189,44 @@ mod tests {
                 Field::detail("bytes", "Bytes", Format::Bytes),
             ],
         }],
+        documents: &[("/more.json", "more & more")],
     };
+
+    fn plot() -> Plot {
+        let points = vec![(0.0, 1.0), (1.0, 2.0)];
+        Plot::new("<b>", Axis::linear("x"), Axis::linear("y")).with(Series::line("<i>", points))
+    }
+
+    #[test]
+    fn plots_are_part_of_the_page_and_escaped() {
+        let page = document(&LAYOUT, &Ok(json!({})), &[plot(), plot()]);
+        assert_eq!(page.matches("<svg").count(), 2);
+        assert!(page.contains("&lt;b&gt;") && !page.contains("<b>") && !page.contains("<i>"));
+        assert!(
+            page.contains("<a href=\"more.json\">more &amp; more</a>"),
+            "{page}"
+        );
+        assert!(!document(&LAYOUT, &Ok(json!({})), &[]).contains("id=\"plots\""));
+    }
 
     #[test]
     fn whatever_is_shown_is_escaped() {
         let evil = "<script>alert(1)</script>\"'&";
         let status = json!({ "readiness": evil, "rows": [{ "name": evil, "bytes": 2_000 }] });
-        let page = document(&LAYOUT, &Ok(status));
+        let page = document(&LAYOUT, &Ok(status), &[]);
         assert!(page.contains("<title>A &amp; B</title>"));
         assert!(!page.contains("<script>alert"), "{page}");
         assert_eq!(page.matches("&lt;script&gt;alert(1)").count(), 2);
         assert!(page.contains("<td class=\"number detail\">2.00 kB</td>"));
-        let page = document(&LAYOUT, &Err(evil.to_owned()));
+        let page = document(&LAYOUT, &Err(evil.to_owned()), &[]);
         assert!(!page.contains("<script>alert"), "{page}");
         assert!(page.contains("There are none."));
     }
 
     #[test]
     fn the_page_has_nothing_from_outside_and_no_inline_handlers() {
-        let page = document(&LAYOUT, &Ok(json!({})));
+        let page = document(&LAYOUT, &Ok(json!({})), &[plot()]);
+        let page = page.replace("http://www.w3.org/2000/svg", "");
         for outside in [
             "http:", "https:", "src=", "@import", "url(", " onclick", " style=",
         ] {
@@ -202,7 +241,7 @@ mod tests {
 
     #[test]
     fn the_policy_names_the_digests_of_what_the_page_has() {
-        let page = document(&LAYOUT, &Ok(json!({})));
+        let page = document(&LAYOUT, &Ok(json!({})), &[]);
         for (element, directive) in [("script", "script-src"), ("style", "style-src")] {
             let (_, rest) = page
                 .split_once(&format!("<{element}>"))

@@ -126,6 +126,20 @@
     document.body.classList.add("stale");
   };
 
+  // Drawn by the program: taken from a new page, in which nothing runs.
+  const PLOTS_EVERY_MS = 10000;
+  let drawn = Date.now();
+  const redraw = async () => {
+    const old = element("plots");
+    if (!old || Date.now() - drawn < PLOTS_EVERY_MS) return;
+    const response = await fetch("./", { cache: "no-store", signal: AbortSignal.timeout(15000) });
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    const plots = page.getElementById("plots");
+    if (!plots || paused) return;
+    old.replaceWith(document.adoptNode(plots));
+    drawn = Date.now();
+  };
+
   let paused = false;
   const refresh = async () => {
     try {
@@ -133,6 +147,7 @@
       const status = await response.json();
       if (!response.ok) throw new Error(status.error || `the program answers ${response.status}`);
       if (!paused) show(status);
+      await redraw();
     } catch (error) {
       fail(error instanceof Error ? error.message : String(error));
     }
