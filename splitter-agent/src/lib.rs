@@ -7,6 +7,8 @@ pub mod explanation;
 pub mod metrics;
 pub mod monitor;
 pub mod overview;
+#[cfg(feature = "page")]
+mod page_history;
 pub mod route_auditor;
 pub mod route_follower;
 #[cfg(feature = "page")]

@@ -4,27 +4,30 @@
 mod cli;
 mod commands;
 mod settings;
+mod watched_log;
 
 use clap::Parser as _;
 use cli::{Cli, Command};
 use flow_cli::{ExitCode, pages};
 use splitter_config::ConfigFile;
+use watched_log::Events;
 
 fn main() -> std::process::ExitCode {
     let cli = Cli::parse();
     // Log lines would run across the screen that `top` draws.
+    let events = Events::default();
     if cli.json || !cli.command.draws() {
-        flow_cli::start_logging(cli.log);
+        events.start_logging(cli.log);
     }
-    let code = dispatch(&cli).unwrap_or_else(|error| commands::report(&error, cli.json));
+    let code = dispatch(&cli, events).unwrap_or_else(|error| commands::report(&error, cli.json));
     code.into()
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
+async fn dispatch(cli: &Cli, events: Events) -> anyhow::Result<ExitCode> {
     let json = cli.json;
     match &cli.command {
-        Command::Run => commands::run::run(ConfigFile::read(cli.config_path())?).await?,
+        Command::Run => commands::run::run(ConfigFile::read(cli.config_path())?, events).await?,
         Command::Reload(args) => commands::change::reload(cli, args)?,
         Command::Set(args) => commands::change::set(cli, args)?,
         Command::Apply(args) => commands::apply::apply(cli, args)?,

@@ -101,6 +101,8 @@ pub struct TunnelRow {
     pub share_used: Option<f64>,
     /// The same share of what was received, if the far end carries as much.
     pub share_received: Option<f64>,
+    /// Bytes that wait in front of its device now; `None` where it has no queue.
+    pub backlog_bytes: Option<u32>,
     /// What its probes say.
     #[serde(flatten)]
     pub health: TunnelHealth,
@@ -178,6 +180,7 @@ struct Found {
 struct FoundTunnel {
     link: LinkState,
     health: TunnelHealth,
+    backlog_bytes: Option<u32>,
 }
 
 impl Overview {
@@ -287,6 +290,7 @@ fn tunnel_row(
         rate_mbit,
         share_used: share(sent_bits_per_s),
         share_received: share(received_bits_per_s),
+        backlog_bytes: found.backlog_bytes,
         health: found.health,
     }
 }

@@ -8,12 +8,14 @@ use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use flow_report::Plot;
 use flow_telemetry::StatusPage;
 use flow_telemetry::page::{Field, Format, Layout, Status, StatusFuture, StatusTable};
 use serde::Serialize;
 use serde_json::{Value, json};
 use splitter_advise::ThresholdUnit;
 use splitter_config::Config;
+use splitter_history::{Events, SPACING};
 use splitter_netlink::NetlinkError;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{MissedTickBehavior, interval};
@@ -22,6 +24,7 @@ use crate::monitor::Monitor;
 use crate::overview::{
     Direction, Filter, Flow, ObserveError, Observer, Overview, Selection, SortBy,
 };
+use crate::page_history::{DOCUMENTS, PageHistory};
 use splitter_instance::report::SharedReport;
 use splitter_instance::{AttachedInterface, Instance};
 
@@ -43,6 +46,7 @@ pub struct StatusSource(Arc<Inner>);
 struct Inner {
     monitor: Arc<Monitor>,
     names: Names,
+    history: PageHistory,
     looks: Mutex<Looks>,
 }
 
@@ -56,7 +60,8 @@ struct Looks {
 }
 
 impl StatusSource {
-    /// Shows what `monitor` watches, and `health` says of the tunnels. Needs a running tokio runtime.
+    /// Shows what `monitor` watches, `health` says of the tunnels, and `events` have happened. Needs a
+    /// running tokio runtime.
     ///
     /// # Errors
     /// When netlink is not to be had.
@@ -64,11 +69,13 @@ impl StatusSource {
         config: &Config,
         monitor: Arc<Monitor>,
         health: SharedReport,
+        events: Events,
     ) -> Result<Self, NetlinkError> {
         let observer = Observer::new(config, SHORTEST_INTERVAL * 9 / 10)?;
         Ok(Self(Arc::new(Inner {
             monitor,
             names: Names::default(),
+            history: PageHistory::new(events),
             looks: Mutex::new(Looks {
                 observer: observer.with_health(Arc::new(health)),
                 show_addresses: config.metrics.flow_addresses,
@@ -83,8 +90,8 @@ impl StatusSource {
         StatusPage::new(LAYOUT, self.clone())
     }
 
-    /// Notes totals from time to time, so that anyone who looks sees rates at once and completion
-    /// times of the last minute. Goes by the configuration that is in force.
+    /// Notes totals from time to time, so that anyone who looks sees rates at once, completion times of
+    /// the last minute, and graphs of the last hour. Goes by the configuration that is in force.
     pub async fn keep_up<T>(&self, mut in_force: watch::Receiver<Arc<Instance>>) -> T {
         let mut ticks = interval(NOTE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -97,10 +104,16 @@ impl StatusSource {
                     continue;
                 }
             }
-            let dataplane = self.0.monitor.dataplane();
+            let (dataplane, flows) = (self.0.monitor.dataplane(), self.0.monitor.totals());
+            // By the sample before, so that what is drawn leaves out no time.
+            let at_least = SPACING * 9 / 10;
             let mut looks = self.0.looks.lock().await;
-            if let Err(error) = looks.observer.note(&dataplane).await {
-                tracing::debug!(%error, "cannot note the counters for the status page");
+            match looks.observer.glance(&dataplane, flows, at_least).await {
+                Ok(overview) if self.0.history.is_due() => self.0.history.add(&overview),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "cannot note the counters for the status page");
+                }
             }
         }
     }
@@ -136,6 +149,14 @@ impl Status for StatusSource {
             Err(format!("cannot read what goes on: {reported}"))
         })
     }
+
+    fn plots(&self) -> Vec<Plot> {
+        self.0.history.plots()
+    }
+
+    fn document(&self, path: &str) -> Option<String> {
+        self.0.history.document(path)
+    }
 }
 
 impl Inner {
@@ -159,7 +180,8 @@ impl Inner {
         let threshold = dataplane.policy()?.thresholds.common();
         let overview = looks.observer.look(dataplane, &selection).await?;
         let lasts = (begin.elapsed() * WALKING_SHARE).max(SHORTEST_INTERVAL);
-        let value = looks.public(&self.names, &overview, threshold);
+        let mut value = looks.public(&self.names, &overview, threshold);
+        value["events"] = self.history.listed_events();
         looks.last = Some((value.clone(), Instant::now(), lasts));
         Ok(value)
     }
@@ -270,7 +292,7 @@ impl fmt::Debug for Names {
 }
 
 const LAYOUT: Layout = Layout {
-    documents: &[],
+    documents: &DOCUMENTS,
     title: "Flow splitter",
     about: "Short TCP flows have a tunnel of their own. What is counted is what arrives from the \
             site; a flow is one direction of a connection, and stands with its reverse where that is seen here.",
@@ -320,9 +342,22 @@ const LAYOUT: Layout = Layout {
                     Format::BitsPerSecond,
                 ),
                 Field::new("share_used", "Used", Format::Share),
+                Field::detail("backlog_bytes", "Waiting", Format::Bytes),
                 Field::new("health", "Health", Format::State),
                 Field::detail("rtt_s", "Round trip", Format::Seconds),
                 Field::detail("loss_ratio", "Loss", Format::Share),
+            ],
+        },
+        StatusTable {
+            key: "events",
+            caption: "Moves and events",
+            note: "The newest first; they are the events of the log, since the agent began.",
+            empty: "Nothing has happened.",
+            columns: &[
+                Field::new("ago_s", "Ago", Format::Seconds),
+                Field::new("event", "Event", Format::Text),
+                Field::detail("device", "Device", Format::Text),
+                Field::new("message", "What happened", Format::Text),
             ],
         },
         StatusTable {

@@ -30,13 +30,14 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::packet_log::{self, Forwarding};
 use super::service_manager::ServiceManager;
 use super::watch::{self, Reconciler};
+use crate::watched_log::Events;
 
 /// How often it is checked that everything is still in place.
 const RECONCILE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Brings up what can be of the instance, watches and measures it until SIGTERM or Ctrl-C, and restores what it
 /// found, unless `splitter up` had brought it up.
-pub(crate) async fn run(file: ConfigFile) -> Result<()> {
+pub(crate) async fn run(file: ConfigFile, events: Events) -> Result<()> {
     let mut signals = Signals::listen()?;
     let instance = Instance::new(file.config.clone())?.of_file(&file.path);
     let instance = instance.with_what_is_there();
@@ -57,7 +58,7 @@ pub(crate) async fn run(file: ConfigFile) -> Result<()> {
     up.plan.routes.notes.extend(instance.hints().await);
     let owner = up.owner;
     let keys = guard.as_ref().map(HealthMonitors::keys);
-    let watching = match Watching::start(&file, &instance, up, guard, server).await {
+    let watching = match Watching::start(&file, &instance, up, guard, (server, &events)).await {
         Ok(watching) => watching,
         Err(error) => {
             if owner == Owner::Run {
@@ -117,7 +118,7 @@ impl Watching {
         instance: &Instance,
         up: BroughtUp,
         guard: Option<HealthMonitors>,
-        server: Server,
+        (server, events): (Server, &Events),
     ) -> Result<Self> {
         let config = &file.config;
         if up.plan.is_unchanged() {
@@ -140,7 +141,14 @@ impl Watching {
             EgressAuditor::new(Arc::clone(&monitor), health.clone(), readiness.clone());
         egress.begin(instance).await;
         #[cfg(feature = "page")]
-        let page = StatusSource::new(config, Arc::clone(&monitor), health.clone())?;
+        let page = StatusSource::new(
+            config,
+            Arc::clone(&monitor),
+            health.clone(),
+            events.newest.clone(),
+        )?;
+        #[cfg(not(feature = "page"))]
+        let Events {} = events;
         let metrics = registry(
             Arc::clone(&monitor),
             health,

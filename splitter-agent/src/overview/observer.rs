@@ -8,7 +8,9 @@ use splitter_datapath::clock::monotonic_ns;
 use splitter_datapath::connections::{TunnelDevices, each};
 use splitter_datapath::flows::FlowTotals;
 use splitter_datapath::{Dataplane, KernelError};
-use splitter_netlink::{DeviceTraffic, Family, Interfaces, Netlink, NetlinkError};
+use splitter_netlink::{
+    DeviceTraffic, Family, Interfaces, Netlink, NetlinkError, RootQueue, root_queues,
+};
 use splitter_policy::counters::Counters;
 use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::flow::Class;
@@ -128,19 +130,7 @@ impl Observer {
             attached: attached_among(&interfaces, &self.config, tables.program_id),
             totals: tables.totals,
             capacities: tables.capacities,
-            tunnels: self
-                .config
-                .tunnels()
-                .map(|(_, tunnel)| {
-                    let health = match &self.health {
-                        Some(source) => source.health(&tunnel.device),
-                        None => TunnelHealth::default(),
-                    };
-                    let interface = interfaces.named(&tunnel.device).ok();
-                    let link = LinkState::of(interface, health.link);
-                    FoundTunnel { link, health }
-                })
-                .collect(),
+            tunnels: self.tunnels(&interfaces),
             egresses: Class::ALL.map(|class| self.egress(class)),
             flows_matching: tables.matching,
             flows: tables.flows,
@@ -151,22 +141,59 @@ impl Observer {
         Ok(overview)
     }
 
-    /// Remembers the totals of now, which costs little: so that a later look knows rates and
-    /// completion times of late.
+    /// Looks at classes and tunnels alone, which costs little, with rates over `at_least` so long a
+    /// time. `flows` is how many there were lately. Also has a later look know rates and completion
+    /// times of late.
     ///
     /// # Errors
     /// See [`ObserveError`].
-    pub async fn note(&mut self, dataplane: &Dataplane) -> Result<(), ObserveError> {
+    pub async fn glance(
+        &mut self,
+        dataplane: &Dataplane,
+        flows: FlowTotals,
+        at_least: Duration,
+    ) -> Result<Overview, ObserveError> {
         let interfaces = self.netlink.interfaces().await?;
-        let totals = Totals {
+        let now = Totals {
             at_ns: monotonic_ns(),
             program_id: dataplane.program_id()?,
             counters: dataplane.counters()?,
             devices: self.devices(&interfaces),
             left: self.left(&interfaces, dataplane)?,
         };
-        self.history.add(totals);
-        Ok(())
+        let found = Found {
+            attached: Vec::new(),
+            totals: flows,
+            capacities: [(Family::V4, 0), (Family::V6, 0)],
+            tunnels: self.tunnels(&interfaces),
+            egresses: Class::ALL.map(|class| self.egress(class)),
+            flows_matching: 0,
+            flows: Vec::new(),
+        };
+        let at_least_ns = at_least.as_nanos() as u64;
+        let overview = Overview::new(&self.config, found, &now, &self.history, at_least_ns);
+        self.history.add(now);
+        Ok(overview)
+    }
+
+    fn tunnels(&self, interfaces: &Interfaces) -> Vec<FoundTunnel> {
+        // What cannot be read is not known.
+        let queues = root_queues().unwrap_or_default();
+        let tunnels = self.config.tunnels().map(|(_, tunnel)| {
+            let health = match &self.health {
+                Some(source) => source.health(&tunnel.device),
+                None => TunnelHealth::default(),
+            };
+            let interface = interfaces.named(&tunnel.device).ok();
+            let is_its =
+                |it: &&RootQueue| interface.is_some_and(|found| found.index == it.interface);
+            FoundTunnel {
+                link: LinkState::of(interface, health.link),
+                health,
+                backlog_bytes: queues.iter().find(is_its).map(|it| it.backlog_bytes),
+            }
+        });
+        tunnels.collect()
     }
 
     fn egress(&self, class: Class) -> Option<Egress> {

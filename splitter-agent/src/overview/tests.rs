@@ -26,6 +26,7 @@ fn found() -> Found {
             .map(|link| FoundTunnel {
                 link,
                 health: TunnelHealth::default(),
+                backlog_bytes: None,
             })
             .into(),
         egresses: [Some(Egress::Main), None],

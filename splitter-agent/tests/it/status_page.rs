@@ -203,6 +203,155 @@ fn the_documented_keys_are_those_that_are_served() {
     });
 }
 
+fn document(site: &Site, path: &str) -> Value {
+    let (code, body) = site.get(path).expect("it answers");
+    assert_eq!(code, 200, "{body}");
+    serde_json::from_str(&body).expect("it is JSON")
+}
+
+#[test]
+fn last_hour_is_drawn_and_served_as_it_was_measured() {
+    const DOCUMENT: &str = include_str!("../../../docs/src/reference/status.md");
+    on_site(|site| {
+        let daemon = site.run();
+        let mut connection = Connection::open(&site.topology);
+        let mut sent = 0;
+        // Rates are known from the second sample on, ten seconds after the first.
+        let history = site.wait_for("three samples", || {
+            connection.send(50_000);
+            sent += 50_000;
+            let history = document(site, "/history.json");
+            (history["times_s"].as_array()?.len() >= 3).then_some(history)
+        });
+        let times = history["times_s"].as_array().expect("a list");
+        let ordered = times.windows(2).all(|it| it[0].as_f64() < it[1].as_f64());
+        assert!(ordered && times[0].as_f64() < Some(-15.0), "{times:?}");
+        let named =
+            |row: &Value, named: &str| row.as_object().is_some_and(|it| it.contains_key(named));
+        for (list, rows) in [("classes", 2), ("tunnels", 2)] {
+            let all = history[list].as_array().expect("a list");
+            assert_eq!(all.len(), rows);
+            for (key, column) in all.iter().flat_map(|it| it.as_object().expect("an object")) {
+                assert!(
+                    DOCUMENT.contains(&format!("`{key}`")),
+                    "{key} is not documented"
+                );
+                if let Some(column) = column.as_array() {
+                    assert_eq!(column.len(), times.len(), "{key}");
+                }
+            }
+        }
+        assert!(named(&history["tunnels"][0], "backlog_bytes"));
+        // What was drawn is what was sent, of the intervals in which both are counted.
+        let figures = |row: &Value, key: &str| -> Vec<Option<f64>> {
+            let figures = row[key].as_array().expect("a list").iter();
+            figures.map(Value::as_f64).collect()
+        };
+        let of_class = figures(&history["classes"][1], "bits_per_s");
+        let of_tunnel = figures(&history["tunnels"][1], "left_long_bits_per_s");
+        let both = of_class.iter().zip(&of_tunnel);
+        let bytes: Vec<(f64, f64)> = both
+            .filter_map(|(class, tunnel)| Some((class.as_ref()? * 1.25, tunnel.as_ref()? * 1.25)))
+            .collect();
+        let of_long: f64 = bytes.iter().map(|it| it.0).sum();
+        let by_tunnel: f64 = bytes.iter().map(|it| it.1).sum();
+        assert!(
+            of_long > 50_000.0 && of_long < 1.5 * f64::from(sent),
+            "{of_long} of {sent}"
+        );
+        assert!(
+            (0.5..1.5).contains(&(by_tunnel / of_long)),
+            "{by_tunnel} of {of_long} in {bytes:?}"
+        );
+
+        let (_, page) = site.get("/").expect("it answers");
+        for drawn in [
+            "<svg",
+            "Sent by tunnel",
+            "long tun1",
+            "Flows",
+            "history.json",
+            "events.json",
+        ] {
+            assert!(page.contains(drawn), "{drawn}");
+        }
+        std::fs::write(
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join("status.html"),
+            &page,
+        )
+        .expect("a file");
+        assert!(daemon.end(Signal::SIGTERM).success());
+    });
+}
+
+#[test]
+fn moves_are_listed_as_events_and_the_page_says_degraded() {
+    const DOCUMENT: &str = include_str!("../../../docs/src/reference/status.md");
+    const LOG: &str = include_str!("../../../docs/src/reference/log.md");
+    on_site(|site| {
+        // Whatever of the log is written.
+        let mut command = site.command(&["run"]);
+        command.env("RUST_LOG", "error");
+        let daemon = crate::support::daemon::Daemon::start(command, &site.path("log"));
+        site.wait_for("the daemon to be ready", || match site.get("/ready") {
+            Ok((200, _)) => Some(()),
+            _ => None,
+        });
+        site.border()
+            .run("ip link set tun1 down")
+            .expect("ip works");
+        let event = |name: &str| {
+            let events = document(site, "/events.json");
+            let events = events["events"].as_array().expect("a list").clone();
+            events.into_iter().find(|it| it["event"] == name)
+        };
+        let moved = site.wait_for("the move", || event("class_moved"));
+        assert_eq!(moved["level"], "warn");
+        assert!(
+            moved["message"]
+                .as_str()
+                .is_some_and(|it| it.contains("long")),
+            "{moved}"
+        );
+        assert!(moved["unix_ms"].as_u64() > Some(1_700_000_000_000));
+        let down = site.wait_for("the tunnel's death", || event("tunnel_down"));
+        assert_eq!(down["device"], "tun1");
+        let status = site.wait_for("the page to list it", || {
+            let status = status(site);
+            let events = status["events"].as_array().expect("a list");
+            events
+                .iter()
+                .any(|it| it["event"] == "class_moved")
+                .then_some(status)
+        });
+        assert_eq!(
+            (&status["ready"], &status["degraded"]),
+            (&true.into(), &true.into()),
+            "{status}"
+        );
+        let (_, page) = site.get("/").expect("it answers");
+        for shown in [
+            "data-degraded=\"true\"",
+            "ready, but degraded",
+            "class_moved",
+        ] {
+            assert!(page.contains(shown), "{shown}: {page}");
+        }
+        assert!(daemon.end(Signal::SIGTERM).success());
+    });
+    let (_, kept) = DOCUMENT
+        .split_once("<!-- kept -->")
+        .expect("the list of events");
+    let documented: Vec<&str> = kept.split('`').skip(1).step_by(2).collect();
+    assert_eq!(documented, splitter_history::NAMES);
+    for name in documented {
+        assert!(
+            LOG.contains(&format!("| `{name}` |")),
+            "{name} is no event of the log"
+        );
+    }
+}
+
 #[test]
 fn many_watchers_share_a_look() {
     on_site(|site| {

@@ -39,6 +39,7 @@ pub(crate) fn overview(flows: u16) -> Overview {
         rate_mbit: Some(100),
         share_used: Some(0.42),
         share_received: Some(0.07),
+        backlog_bytes: None,
         health: TunnelHealth::default(),
     };
     let completion = |class| Completion {
