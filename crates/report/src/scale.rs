@@ -43,6 +43,8 @@ impl Scale {
             Kind::Linear => {
                 // Quantities start at zero, for a cut axis exaggerates.
                 let low = low.min(0.0);
+                // Where all is zero, ticks would be the smallest numbers there are.
+                let high = if high > low { high } else { low + 1.0 };
                 let step = nice_step(high - low);
                 let high = ((high / step).ceil() * step).max(low + step);
                 Self { kind, low, high }
@@ -171,10 +173,11 @@ mod tests {
                     .is_some()
             );
         }
-        assert!(
-            Scale::fit(Kind::Linear, [0.0].into_iter(), None)
-                .position(0.0)
-                .is_some()
+        let nothing_but_zero = Scale::fit(Kind::Linear, [0.0, 0.0].into_iter(), None);
+        assert_eq!(nothing_but_zero.position(0.0), Some(0.0));
+        assert_eq!(
+            labels(nothing_but_zero),
+            ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
         );
     }
 }
