@@ -332,8 +332,6 @@ const LAYOUT: Layout = Layout {
                 Field::new("state", "State", Format::State),
                 Field::new("sent_bits_per_s", "Sent", Format::BitsPerSecond),
                 Field::detail("received_bits_per_s", "Received", Format::BitsPerSecond),
-                Field::detail("sent_packets_per_s", "Sent packets/s", Format::Rate),
-                Field::detail("received_packets_per_s", "Received packets/s", Format::Rate),
                 Field::detail("left_short_bits_per_s", "Short left", Format::BitsPerSecond),
                 Field::detail("left_long_bits_per_s", "Long left", Format::BitsPerSecond),
                 Field::detail(
@@ -346,6 +344,8 @@ const LAYOUT: Layout = Layout {
                 Field::new("health", "Health", Format::State),
                 Field::detail("rtt_s", "Round trip", Format::Seconds),
                 Field::detail("loss_ratio", "Loss", Format::Share),
+                Field::detail("sent_packets_per_s", "Sent/s", Format::Rate),
+                Field::detail("received_packets_per_s", "Received/s", Format::Rate),
             ],
         },
         StatusTable {
@@ -390,12 +390,12 @@ const LAYOUT: Layout = Layout {
                 Field::new("bits_per_s", "Rate out", Format::BitsPerSecond),
                 Field::new("reverse_bits_per_s", "Rate in", Format::BitsPerSecond),
                 Field::detail("fills", "More", Format::Text),
-                Field::detail("packets_per_s", "Packets/s out", Format::Rate),
-                Field::detail("reverse_packets_per_s", "Packets/s in", Format::Rate),
                 Field::new("bytes", "Bytes out", Format::Bytes),
                 Field::detail("reverse_bytes", "Bytes in", Format::Bytes),
                 Field::detail("age_s", "Age", Format::Seconds),
                 Field::detail("idle_s", "Idle", Format::Seconds),
+                Field::detail("packets_per_s", "Packets/s out", Format::Rate),
+                Field::detail("reverse_packets_per_s", "Packets/s in", Format::Rate),
             ],
         },
         StatusTable {
