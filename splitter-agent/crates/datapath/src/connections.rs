@@ -2,7 +2,7 @@
 //!
 //! A flow of the table comes from the site. Its reverse direction goes to the site: it is in the table
 //! as well where it, too, comes in by an interface of the site, and else counted where it
-//! [leaves for it](crate::ReverseCounts). Where neither knows it, nobody guesses.
+//! [leaves for the site](crate::Dataplane::attach_reverse). Where neither knows it, nobody guesses.
 
 use std::cmp::Reverse as Descending;
 
@@ -10,11 +10,11 @@ use serde::Serialize;
 use splitter_config::Config;
 use splitter_netlink::Interfaces;
 use splitter_policy::flow::{FlowEntry, FlowKey, TunnelRole};
-use splitter_policy::reverse::reversed;
+use splitter_policy::reverse::{ReverseEntry, reversed};
 
 use crate::clock::monotonic_ns;
 use crate::flows::{FlowRow, FlowTotals, seconds_between};
-use crate::{Dataplane, KernelError, ReverseCounts};
+use crate::{Dataplane, KernelError};
 
 /// A flow of the table and its reverse direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -83,7 +83,7 @@ impl Connection {
     fn new(
         (key, entry): (&FlowKey, &FlowEntry),
         other: impl Fn(&FlowKey) -> Option<FlowEntry>,
-        counted: &ReverseCounts,
+        counted: impl FnOnce(&FlowKey) -> Option<ReverseEntry>,
         devices: &TunnelDevices,
         now_ns: u64,
     ) -> Option<Self> {
@@ -100,8 +100,7 @@ impl Connection {
                 idle_s: seconds_between(other.last_seen_ns, now_ns),
                 tunnel: Some(other.tunnel().name()),
             }),
-            None => counted
-                .of(key)
+            None => counted(key)
                 .filter(|it| it.last_ns + CLOCKS_APART_NS >= entry.first_seen_ns)
                 .map(|it| Reverse {
                     packets: it.packets,
@@ -195,18 +194,26 @@ pub fn each(
 ) -> Result<FlowTotals, KernelError> {
     let now_ns = monotonic_ns();
     let idle_timeout_ns = dataplane.policy()?.idle_timeout_ns;
-    let counted = dataplane.reverse_counts()?;
+    let mut counts = Ok(dataplane.reverse_reader());
     let tables = dataplane.tables()?;
     let mut totals = FlowTotals::default();
     let other = |key: &FlowKey| tables.flow(key, now_ns);
     tables.for_each(now_ns, |found| {
         totals.count(found, now_ns, idle_timeout_ns);
         let flow = (&found.key, &found.entry);
-        if let Some(it) = Connection::new(flow, other, &counted, devices, now_ns) {
+        let counted = |key: &FlowKey| match counts.as_mut().ok()?.of(key) {
+            Ok(counted) => counted,
+            // What has failed is not tried again for each flow.
+            Err(error) => {
+                counts = Err(error);
+                None
+            }
+        };
+        if let Some(it) = Connection::new(flow, other, counted, devices, now_ns) {
             visit(it);
         }
     });
-    Ok(totals)
+    counts.map(|_| totals)
 }
 
 #[cfg(test)]

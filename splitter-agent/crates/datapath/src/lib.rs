@@ -49,7 +49,6 @@ pub use object::{Object, PROGRAM};
 pub use pins::Pins;
 pub use prefix_thresholds::PrefixThresholds;
 pub use program::{program_kind, program_name};
-pub use reverse::ReverseCounts;
 pub use settings::policy_settings;
 pub(crate) use shapes::Shape;
 pub use short_queues::{QueueId, UnseenQueues, locate_queues};

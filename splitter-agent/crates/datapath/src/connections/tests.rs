@@ -79,20 +79,20 @@ fn connections() -> impl Strategy<Value = Vec<(FlowKey, [Known; 2])>> {
 /// What is shown of all that is known.
 fn shown(connections: &[(FlowKey, [Known; 2])]) -> Vec<Connection> {
     let mut table = HashMap::new();
-    let mut counted = Vec::new();
+    let mut counted = HashMap::new();
     for (key, known) in connections {
         let keys = [*key, reversed(key).expect("it has ports")];
         for (key, known) in keys.into_iter().zip(known) {
             table.extend(known.in_table.map(|entry| (key, entry)));
-            counted.extend(known.counted.map(|entry| (key.as_v6(), entry)));
+            counted.extend(known.counted.map(|entry| (key, entry)));
         }
     }
-    let counted = ReverseCounts::new(counted);
+    let counted = |flow: &FlowKey| counted.get(&reversed(flow)?).copied();
     let devices = TunnelDevices(vec![(TUNNEL, TunnelRole::Long)]);
     let other = |key: &FlowKey| table.get(key).copied();
     let flows = table.iter();
     flows
-        .filter_map(|flow| Connection::new(flow, other, &counted, &devices, NOW_NS))
+        .filter_map(|flow| Connection::new(flow, other, counted, &devices, NOW_NS))
         .collect()
 }
 
