@@ -27,6 +27,9 @@
 //! | `lru_hash_ktime_known` | the peer with the time of the last packet |
 //! | `lru_hash_ipv6_known`, `lru_hash_new_flow`, `lru_hash_new_flow_cached`, `lru_hash_random_1m`, `lru_hash_flood` | the peer in the other cases |
 //!
+//! | `count_at_tunnel` | a packet that a tunnel's device is handed, counted by its mark; the floor is that of traffic control, some nanoseconds above `bare_pass` |
+//! | `count_at_site` | a packet that a device of the site is handed, counted by its flow |
+//! | `count_elsewhere` | the same program at a device that the agent has said nothing of: it looks and lets the packet go |
 //! | `balance_ecmp`, `_rps`, `_drb`, `_presto`, `_letflow`, `_tr_short`, `_tr_long`, `_tr_long_guarded` | a packet's choice among ten paths that stand still, for one flow whose state lies in a hash map |
 //! | `balance_nothing` | what is looked up for TR, without the choice |
 //!
@@ -55,6 +58,7 @@ mod support;
 
 mod balancers;
 mod case;
+mod counting;
 mod shares;
 mod sites;
 
@@ -131,6 +135,7 @@ fn datapath(criterion: &mut Criterion) {
         }
     }
     sites::measure(&mut group);
+    counting::measure(&mut group);
     balancers::measure(&mut group);
     group.finish();
 }

@@ -2,20 +2,24 @@
 //! that a test or a benchmark hands them (`BPF_PROG_TEST_RUN`). Nothing is
 //! pinned, so that the kernel forgets them with the process.
 
+use std::collections::HashMap as StdHashMap;
 use std::net::IpAddr;
 
 use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::xdp::DevMapHash;
-use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, PerCpuHashMap, PerCpuValues};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions, TestRunResult, Xdp};
+use aya::util::nr_cpus;
 use aya::{Ebpf, EbpfLoader, Pod};
 use nix::time::{ClockId, clock_gettime};
 use splitter_datapath::FlowTables;
 use splitter_policy::clock::TickClock;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::Counters;
+use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::flow::{FlowEntry, FlowKey, FlowKeyV6, Seeds, TapEntry, TunnelRole};
 use splitter_policy::forward::{Mac, target};
+use splitter_policy::reverse::ReverseEntry;
 use splitter_policy::settings::Settings;
 use splitter_policy::sites::SiteKey;
 use splitter_policy::table::Layout;
@@ -42,6 +46,9 @@ const SEEDS: Seeds = [
     0x1d8e_4e27_c47d_124f,
     0xeb44_acca_b455_d165,
 ];
+
+/// The number of the device that packets without one leave by.
+pub(crate) const LOOPBACK: u32 = 1;
 
 /// Level of `aya-log` at which everything is logged.
 const TRACE: u8 = 5;
@@ -158,6 +165,67 @@ impl Loaded {
         (run.return_value, u32::from_ne_bytes(mark), out)
     }
 
+    /// Runs the program that counts what leaves `repeat` times over, on a packet that came in by the
+    /// loopback device and leaves by it; what it returned, and the frame then.
+    pub(crate) fn run_counting(&self, frame: &[u8], repeat: u32) -> (u32, Vec<u8>) {
+        /// Of `struct __sk_buff`: `ingress_ifindex`.
+        const CAME_IN_BY: std::ops::Range<usize> = 36..40;
+        const BYTES: usize = 192;
+        let program = self.ebpf.program("count_egress");
+        let program: Result<&SchedClassifier, _> = program.expect("is in the object").try_into();
+        let mut context = [0; BYTES];
+        context[CAME_IN_BY].copy_from_slice(&LOOPBACK.to_ne_bytes());
+        let mut out = vec![0; frame.len()];
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            ctx_in: Some(&context),
+            repeat,
+            ..TestRunOptions::default()
+        };
+        let run = program.expect("is a classifier").test_run(options);
+        (run.expect("the kernel runs it").return_value, out)
+    }
+
+    /// Makes the loopback device one of the site's for the program that counts.
+    pub(crate) fn count_at_site(&mut self) {
+        let map = self.ebpf.map_mut("SITE_DEVICES").expect("is in the object");
+        let mut site: HashMap<_, u32, u32> = map.try_into().expect("is a hash map");
+        let inserted = site.insert(LOOPBACK, LOOPBACK, 0);
+        inserted.expect("can be written");
+    }
+
+    /// Makes the loopback device a tunnel's for the program that counts.
+    pub(crate) fn count_at_tunnel(&mut self) {
+        let map = self.ebpf.map_mut("EGRESS").expect("is in the object");
+        let mut counts: PerCpuHashMap<_, u32, Plain<EgressCounts>> =
+            map.try_into().expect("is per CPU");
+        let cpus = nr_cpus().expect("they are known");
+        let zero = PerCpuValues::try_from(vec![Plain(EgressCounts::ZERO); cpus]);
+        let inserted = counts.insert(LOOPBACK, zero.expect("one for each"), 0);
+        inserted.expect("can be written");
+    }
+
+    /// What has left by the loopback device, if that is counted.
+    pub(crate) fn left(&self) -> Option<EgressCounts> {
+        let map = self.ebpf.map("EGRESS").expect("is in the object");
+        let counts: PerCpuHashMap<_, u32, Plain<EgressCounts>> =
+            map.try_into().expect("is per CPU");
+        let mut sum = EgressCounts::ZERO;
+        let per_cpu = counts.get(&LOOPBACK, 0).ok()?;
+        per_cpu.iter().for_each(|counts| sum.add(&counts.0));
+        Some(sum)
+    }
+
+    /// What came back to the site, by flow.
+    pub(crate) fn came_back(&self) -> StdHashMap<FlowKeyV6, ReverseEntry> {
+        let map = self.ebpf.map("REVERSE").expect("is in the object");
+        let counts: HashMap<_, Plain<FlowKeyV6>, Plain<ReverseEntry>> =
+            map.try_into().expect("is a hash map");
+        let read = counts.iter().map(|it| it.expect("can be read"));
+        read.map(|(key, entry)| (key.0, entry.0)).collect()
+    }
+
     /// Says by which threshold flows to what lies in each prefix go.
     pub(crate) fn set_sites(&mut self, prefixes: &[(IpAddr, u8, ThresholdIndex)]) {
         let map = self.ebpf.map_mut("SITES").expect("is in the object");
@@ -244,3 +312,7 @@ unsafe impl Pod for Plain<Mac> {}
 unsafe impl Pod for Plain<FlowKeyV6> {}
 // SAFETY: as above.
 unsafe impl Pod for Plain<TapEntry> {}
+// SAFETY: as above.
+unsafe impl Pod for Plain<EgressCounts> {}
+// SAFETY: as above.
+unsafe impl Pod for Plain<ReverseEntry> {}
