@@ -9,6 +9,7 @@ use aya_ebpf::programs::XdpContext;
 use splitter_policy::flow::TunnelRole;
 use splitter_policy::forward::{Fallback, FibLookup, Mac, target};
 
+use crate::egress;
 use crate::frame::Frame;
 use crate::pipeline::{counters, is_shadow};
 
@@ -44,8 +45,9 @@ pub extern "C" fn redirect_frame(context: *mut xdp_md, tunnel: u64) -> u64 {
         return 0;
     };
     match forward(&context, TunnelRole::numbered(tunnel)) {
-        Ok(()) => {
+        Ok(device) => {
             counters.redirected += 1;
+            egress::count_redirected(&context, device);
             REDIRECTED
         }
         Err(reason) => {
@@ -55,8 +57,9 @@ pub extern "C" fn redirect_frame(context: *mut xdp_md, tunnel: u64) -> u64 {
     }
 }
 
+/// Returns the number of the device that the frame is put into.
 #[inline(always)]
-fn forward(context: &XdpContext, tunnel: TunnelRole) -> Result<(), Fallback> {
+fn forward(context: &XdpContext, tunnel: TunnelRole) -> Result<u32, Fallback> {
     // SAFETY: the context is the one that the kernel passed to the program.
     let device = unsafe { (*context.ctx).ingress_ifindex };
     let own = own_address(device).ok_or(Fallback::NotOurs)?;
@@ -81,11 +84,13 @@ fn forward(context: &XdpContext, tunnel: TunnelRole) -> Result<(), Fallback> {
         return Err(Fallback::NoNeighbour);
     }
     // Takes effect only with the program's answer.
-    if TARGETS.redirect(target(lookup.device, tunnel), 0).is_err() {
+    let device = lookup.device;
+    if TARGETS.redirect(target(device, tunnel), 0).is_err() {
         return Err(Fallback::OtherDevice);
     }
     lookup
         .forward(&mut Frame::new(context))
+        .map(|()| device)
         .ok_or(Fallback::Failed)
 }
 

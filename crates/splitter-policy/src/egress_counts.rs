@@ -94,7 +94,7 @@ const fn is_split(protocols: Protocols, number: u8) -> bool {
     }
 }
 
-/// The part of an IP header that tells family, DSCP and protocol.
+/// The part of an IP header that tells family, DSCP, protocol and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpStart {
     /// The packet is of IPv6.
@@ -104,11 +104,20 @@ pub struct IpStart {
     /// The protocol number of the header that follows; in IPv6 that may be an extension header, which
     /// is not followed.
     pub protocol: u8,
+    /// Bytes of the packet with this header, as it says.
+    pub packet_bytes: u32,
 }
 
 impl IpStart {
     /// The bytes of the header that it takes.
     pub const BYTES: usize = 10;
+
+    /// Bytes of a frame with this packet and an Ethernet header in front of it. What a link adds to short
+    /// frames is not counted, as the stack does not either.
+    #[inline(always)]
+    pub const fn frame_bytes(&self) -> u64 {
+        self.packet_bytes as u64 + ETHERNET_BYTES
+    }
 
     /// Reads the first bytes of a header; `None` where it is of neither family.
     #[inline(always)]
@@ -118,11 +127,13 @@ impl IpStart {
                 is_v6: false,
                 dscp: Dscp::of_traffic_class(bytes[1]),
                 protocol: bytes[9],
+                packet_bytes: u16::from_be_bytes([bytes[2], bytes[3]]) as u32,
             }),
             6 => Some(Self {
                 is_v6: true,
                 dscp: Dscp::of_traffic_class(bytes[0] << 4 | bytes[1] >> 4),
                 protocol: bytes[6],
+                packet_bytes: V6_BYTES + u16::from_be_bytes([bytes[4], bytes[5]]) as u32,
             }),
             _ => None,
         }
@@ -143,6 +154,8 @@ pub struct EgressCounts {
 
 /// Bytes of the header that packets of the site always have.
 const ETHERNET_BYTES: u64 = 14;
+/// Bytes of a header of IPv6, which its length leaves out.
+const V6_BYTES: u32 = 40;
 
 impl EgressCounts {
     /// Counts before anything was counted.
@@ -223,6 +236,7 @@ mod tests {
             is_v6: false,
             dscp: Dscp::new(dscp).unwrap(),
             protocol,
+            packet_bytes: 1_500,
         }
     }
 
@@ -261,19 +275,21 @@ mod tests {
     }
 
     #[test]
-    fn header_of_either_family_tells_dscp_and_protocol() {
+    fn header_of_either_family_tells_dscp_protocol_and_length() {
         let v4 = [0x45, 0x0a, 0, 40, 0, 0, 0, 0, 64, protocol::TCP];
         let read = IpStart::read(&v4).unwrap();
         assert_eq!(
             (read.is_v6, read.dscp.value(), read.protocol),
             (false, 2, 6)
         );
-        let v6 = [0x61, 0x0f, 0xff, 0xff, 0, 8, protocol::UDP, 64, 0, 0];
+        assert_eq!((read.packet_bytes, read.frame_bytes()), (40, 54));
+        let v6 = [0x61, 0x0f, 0xff, 0xff, 5, 8, protocol::UDP, 64, 0, 0];
         let read = IpStart::read(&v6).unwrap();
         assert_eq!(
             (read.is_v6, read.dscp.value(), read.protocol),
             (true, 4, 17)
         );
+        assert_eq!((read.packet_bytes, read.frame_bytes()), (1_328, 1_342));
         // An ARP request to Ethernet.
         assert_eq!(IpStart::read(&[0, 1, 8, 0, 6, 4, 0, 1, 2, 0]), None);
     }

@@ -3,11 +3,11 @@
 use anyhow::Result;
 use flow_cli::{group_thousands, print};
 use flow_report::Table;
-use splitter_config::{SiteName, SteeringMode};
+use splitter_config::SiteName;
 use splitter_instance::{ByMark, EgressRow};
 
 /// Shows what left by each tunnel, by family and by what the mark says.
-pub(super) fn show(rows: &[EgressRow], steering: SteeringMode) -> Result<()> {
+pub(super) fn show(rows: &[EgressRow]) -> Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -22,11 +22,5 @@ pub(super) fn show(rows: &[EgressRow], steering: SteeringMode) -> Result<()> {
         let packets = row.packets.counts().map(group_thousands);
         table.row(left_by.into_iter().skip(first).chain(packets));
     }
-    print(format_args!("\n{}", table.to_text()))?;
-    if steering == SteeringMode::Redirect {
-        print(
-            "packets that were redirected pass the tunnels uncounted; this is what went by the network stack",
-        )?;
-    }
-    Ok(())
+    print(format_args!("\n{}", table.to_text()))
 }

@@ -377,7 +377,7 @@ fn show(status: &Status) -> Result<()> {
         ]);
     }
     print(traffic.to_text())?;
-    super::egress::show(&status.egress, status.steering)?;
+    super::egress::show(&status.egress)?;
     let flows = &status.flows;
     print(format_args!(
         "\n{} flows started, {} became long; {} changed tunnels when drained, {} after the longest wait.",

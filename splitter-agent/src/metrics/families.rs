@@ -192,8 +192,8 @@ families! {
             "Packets that left by a tunnel, as its device was handed them",
             "By what their mark says there: that of short or of long flows; `unmarked`: of the site \
              and of a protocol that is split, and yet without a mark; `other`: not split. What was \
-             marked is `splitter_packets_total`. Read once a second. Packets that were redirected \
-             are not among them.";
+             marked is `splitter_packets_total`. Those that were redirected are among them. Read \
+             once a second.";
         egress_bytes: "tunnel_egress_bytes_total", Counter, "bytes",
             [tunnel(), open("device"), site(), family(), of("class", ByMark::NAMES)],
             "Bytes of these packets",

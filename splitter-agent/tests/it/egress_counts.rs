@@ -2,6 +2,7 @@
 //! marked.
 
 use crate::support::daemon::Daemon;
+use crate::support::redirected::{be_redirectable, redirected};
 use crate::support::several;
 use crate::support::site;
 use std::net::IpAddr;
@@ -13,6 +14,8 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use several::{Kind, add_tunnel, sections, tunnel};
 use site::{Connection, Site, on_site, stdout};
+
+const REDIRECT: &str = "[steering]\nmode = 'redirect'\n";
 
 /// More than makes a flow long.
 const BYTES: usize = 400_000;
@@ -97,6 +100,28 @@ fn bytes_that_were_marked_by_dscp_leave_by_the_tunnel_they_were_marked_for() {
 #[test]
 fn bytes_that_were_marked_beside_packets_leave_by_the_tunnel_they_were_marked_for() {
     on_site(|site| check(site, "[steering]\nmode = 'mark'\n", TUNNELS));
+}
+
+#[test]
+fn bytes_that_were_redirected_are_counted_at_the_tunnel_they_were_put_into() {
+    on_site(|site| {
+        be_redirectable(site, &TUNNELS);
+        site.configure(REDIRECT);
+        let daemon = run_counting(site);
+        transfer(site, TUNNELS[1]);
+        // All but what opens connections went past the stack.
+        let past_the_stack = redirected(site);
+        let status = site.json(&["status"]);
+        let rows = status["egress"].as_array().expect("a list").iter();
+        let packets = rows.flat_map(|row| ["short", "long"].map(|it| row["packets"][it].as_u64()));
+        let packets = packets.flatten().sum::<u64>() as f64;
+        assert!(
+            past_the_stack > 0.9 * packets,
+            "{past_the_stack} of {packets}"
+        );
+        assert!(daemon.end(Signal::SIGTERM).success());
+        check(site, REDIRECT, TUNNELS);
+    });
 }
 
 #[test]
