@@ -76,15 +76,23 @@ fn thirty_per_cent_loss() {
     must_deliver(mixed(4).impaired(Impairments::losing(Loss::Each(0.3))));
 }
 
+/// The p99 of one world is a single message, now much sooner and now much later: with the same code, 9 of 24
+/// worlds missed a bound that the median of them kept.
 #[test]
 fn loss_costs_no_round_trips() {
+    const WORLDS: u64 = 49;
     // A window has to find out that 5 % are lost by chance, and is smaller meanwhile.
     let reserved = CongestionControl::reserved(200_000_000);
     for (control, most) in [(reserved, 2.0), (CongestionControl::Adaptive, 4.0)] {
         let worst = [0.0, 0.01, 0.05].map(|loss| {
-            let scenario = mixed(5).impaired(Impairments::losing(Loss::Each(loss)));
-            let scenario = scenario.configured(|config| config.congestion = control);
-            must_deliver(scenario).percentile_ms(0.99)
+            let worst = (0..WORLDS).map(|seed| {
+                let scenario = mixed(seed).impaired(Impairments::losing(Loss::Each(loss)));
+                let scenario = scenario.configured(|config| config.congestion = control);
+                must_deliver(scenario).percentile_ms(0.99)
+            });
+            let mut worst: Vec<f64> = worst.collect();
+            worst.sort_by(f64::total_cmp);
+            worst[worst.len() / 2]
         });
         assert!(
             worst[1] <= 1.5 * worst[0] + 5.0,
