@@ -192,6 +192,7 @@ impl AdaptiveController {
 
     /// A message is sent after nothing was under way.
     pub(super) fn restart(&mut self, now: Time) {
+        self.pacer.restart(now);
         let idle = now.since(self.last_sent);
         if idle > self.round_trip {
             self.rounds.restart(now);

@@ -51,6 +51,12 @@ impl Pacer {
         self.least_depth_bytes = least_depth_bytes;
     }
 
+    /// Begins anew after a silence: what was not sent while there was nothing to send is not made up for. A
+    /// train as long as that would find no place in a short queue.
+    pub fn restart(&mut self, now: Time) {
+        self.empty_at = self.empty_at.max(now);
+    }
+
     /// Sets the rate. If it is faster now, what is in the bucket runs out sooner. If it is slower, what was
     /// sent at the old rate does not take longer.
     pub fn set_rate(&mut self, now: Time, bytes_per_s: f64) {
@@ -113,6 +119,19 @@ mod tests {
         let soon = Time::ZERO + Duration::from_secs(1);
         assert!(pacer.ready_at() < soon);
         assert_eq!(pacer.credit(soon), LEAST_DEPTH_BYTES);
+    }
+
+    #[test]
+    fn a_silence_earns_no_longer_a_burst_than_any_pause() {
+        let mut pacer = Pacer::new(Time::ZERO, 1e6).with_depth(2_000);
+        pacer.sent(Time::ZERO, 2_000);
+        let later = Time::ZERO + Duration::from_secs(9);
+        pacer.restart(later);
+        assert_eq!(pacer.credit(later), 2_000);
+        // What has not run out yet still has to.
+        pacer.sent(later, 5_000);
+        pacer.restart(later);
+        assert!(pacer.credit(later) == 0 && pacer.ready_at() > later);
     }
 
     #[test]

@@ -249,6 +249,23 @@ fn a_ping_that_finds_the_losses_of_a_burst_does_not_tell_what_gets_through() {
 }
 
 #[test]
+fn after_a_silence_no_more_leaves_at_once_than_otherwise() {
+    let mut rig = Rig::new();
+    for _ in 0..5 {
+        rig.round(0, EMPTY);
+    }
+    rig.now = rig.now + ROUND_TRIP * 10;
+    rig.controller.restart(rig.now);
+    let at_once = rig.controller.credit(rig.now) as f64;
+    let quarter_of_a_millisecond = rig.controller.bytes_per_s() * 250e-6;
+    assert!(
+        at_once <= quarter_of_a_millisecond.max(2_400.0),
+        "{at_once}"
+    );
+    assert!(rig.controller.window > 4.0 * at_once, "{}", rig.window());
+}
+
+#[test]
 fn what_gets_through_of_a_burst_is_known_when_all_of_it_is() {
     let mut burst = Burst::new();
     burst.report((12, 11), 12, 1);
