@@ -44,8 +44,9 @@ impl AdaptiveController {
     /// Datagrams are lost that were sent after the last reduction; so much was in flight before that was known.
     pub(super) fn reduce(&mut self, now: Time, news: &Acknowledged, in_flight: f64) {
         let (lost, sent) = self.rounds.loss();
-        let share = share(lost, sent);
         let prior = self.window;
+        // At the end of a message rounds are of few datagrams, or of a ping that has found a loss.
+        let share = share(lost, sent.max((prior / self.datagram) as u32));
         self.cubic.reduced(prior);
         let mut window = prior * BETA;
         let was_starting = self.is_starting();

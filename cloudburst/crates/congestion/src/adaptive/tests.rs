@@ -249,6 +249,18 @@ fn a_ping_that_finds_the_losses_of_a_burst_does_not_tell_what_gets_through() {
 }
 
 #[test]
+fn a_loss_that_a_ping_finds_at_the_end_of_a_message_is_one_of_a_window() {
+    let mut burst = Burst::new();
+    for (sent, all) in [(5, 5), (5, 10), (5, 15), (4, 19)] {
+        burst.report((sent, 0), all, all);
+    }
+    burst.ping((1, 0));
+    burst.ping((2, 1));
+    let (before, after) = (burst.before, burst.rig.window());
+    assert!(after > before * 0.6 && after < before, "{before} {after}");
+}
+
+#[test]
 fn after_a_silence_no_more_leaves_at_once_than_otherwise() {
     let mut rig = Rig::new();
     for _ in 0..5 {
