@@ -47,6 +47,11 @@ impl PathMtu {
         self.proven
     }
 
+    /// Returns when a probe may be due, if there is more to find out.
+    pub fn next_due(&self, most: usize) -> Option<Time> {
+        (self.proven < most).then_some(self.attempt_at)
+    }
+
     /// Takes the probe that is due now. Returns its length: the most that there is to find out.
     pub fn take_probe(
         &mut self,
@@ -108,6 +113,7 @@ mod tests {
         let mut now = Time::ZERO;
         let mut mtu = PathMtu::new(now, 1_200);
         for attempt in 0..3 {
+            assert_eq!(mtu.next_due(1_452), Some(now));
             assert_eq!(mtu.take_probe(now, SECOND, 1_452, attempt), Some(1_452));
             assert_eq!(mtu.take_probe(now, SECOND, 1_452, attempt), None);
             now = now + SECOND * 2;
@@ -117,6 +123,7 @@ mod tests {
         assert_eq!(mtu.take_probe(now, SECOND, 1_452, 3), Some(1_452));
         mtu.confirm(3, 1_452);
         assert_eq!(mtu.proven(), 1_452);
+        assert_eq!(mtu.next_due(1_452), None, "there is no more to find out");
         assert_eq!(mtu.take_probe(now + SECOND * 9, SECOND, 1_452, 4), None);
         mtu.refute(now, 1_452, 1_200);
         assert_eq!(mtu.proven(), 1_200);

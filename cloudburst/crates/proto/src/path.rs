@@ -352,12 +352,13 @@ impl Path {
         })
     }
 
-    /// A ping that it is time for, while the peer is sent messages.
+    /// A ping that it is time for, while the peer is sent messages; `longest` is what the path MTU may be
+    /// probed for now, if at all.
     pub(super) fn due(
         &mut self,
         now: Time,
         ack_timeout: Duration,
-        most: usize,
+        longest: Option<usize>,
         nonce: u64,
     ) -> Option<PathProbe> {
         if self.suspicion.take_probe(now) {
@@ -374,8 +375,13 @@ impl Path {
             return Some(PathProbe::Probe);
         }
         let mtu = self.is_good().then_some(&mut self.mtu)?;
-        let bytes = mtu.take_probe(now, ack_timeout, most, nonce)?;
+        let bytes = mtu.take_probe(now, ack_timeout, longest?, nonce)?;
         Some(PathProbe::MtuProbe(bytes))
+    }
+
+    /// When the path MTU may be probed, if there is more to find out of a path that delivers.
+    pub(super) fn next_mtu_probe(&self, most: usize) -> Option<Time> {
+        self.mtu.next_due(most).filter(|_| self.is_good())
     }
 
     /// The earliest that [`Self::due`] can say something. A path that may fail is looked at as often as if

@@ -67,6 +67,9 @@ struct PeerPaths {
     has_capped: bool,
     /// Bytes that were delivered to it so far.
     delivered: u64,
+    /// When the path MTU of the next path may be probed, and how long after that of another.
+    mtu_probe_at: Time,
+    mtu_probe_pause: Duration,
 }
 
 /// Statistics of all paths to a peer together.
@@ -159,6 +162,8 @@ impl PathManager {
             replacements: RotationBudget::new(now),
             has_capped: false,
             delivered: 0,
+            mtu_probe_at: now,
+            mtu_probe_pause: Duration::ZERO,
         };
         self.peers.insert(id, peer);
         if !is_ours {

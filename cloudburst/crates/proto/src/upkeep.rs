@@ -119,7 +119,7 @@ impl Upkeep<'_> {
         let died = self.statistics.paths_died;
         let counted = (&mut *self.events, &mut *self.statistics);
         let bytes_per_s = self.outbound.scheduler.bytes_per_s(id);
-        self.paths.budget_refreshes(now, id, bytes_per_s);
+        self.paths.budget_probes(now, id, bytes_per_s);
         let (pings, is_any_replaced) = self.paths.care(now, id, is_quiet, counted);
         if is_any_replaced || self.statistics.paths_died > died {
             self.outbound.count_in_flight(now, id, self.paths);

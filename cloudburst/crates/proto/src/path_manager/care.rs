@@ -19,11 +19,19 @@ use crate::{
 /// that 16 paths are no burden to a slow link.
 const REFRESH_SHARE: f64 = 0.015;
 /// Such a probe, with keys and the headers of IPv6 and UDP.
-const REFRESH_BYTES: f64 = (question_datagram_bytes(Framing::SEALED) + 48) as f64;
+const REFRESH_BYTES: f64 = (question_datagram_bytes(Framing::SEALED) + HEADER_BYTES) as f64;
 /// A lower rate is more often that of an outage than of a link, and then probes are what ends it.
 const LEAST_BYTES_PER_S: f64 = 50_000.0;
 /// Longest pause between two of a path: what was heard a second ago is no news.
 const MOST_REFRESH: Duration = Duration::from_secs(1);
+
+/// The share of what is sent to a peer that goes to probes of the path MTU: those of 16 paths at once are
+/// more than the queue of a slow link holds, and probing must not congest (RFC 8899 §3, item 8).
+const MTU_PROBES_SHARE: f64 = 0.05;
+/// Headers of IPv6 and UDP around one.
+const HEADER_BYTES: usize = 48;
+/// Longest pause between two: the rate may be back by then.
+const MOST_MTU_PAUSE: Duration = Duration::from_secs(60);
 
 /// How often paths in use are looked after, at most.
 const LEAST_CARE_PAUSE: Duration = Duration::from_millis(5);
@@ -39,18 +47,28 @@ impl PathManager {
             .paths
             .iter()
             .map(|path| path.next_due(now, ack_timeout));
-        let due = paths.chain(peer.absence_due()).min();
+        let most = self.datagrams.most;
+        let mtu = peer
+            .paths
+            .iter()
+            .filter_map(|path| path.next_mtu_probe(most));
+        let mtu = mtu.min().map(|due| due.max(peer.mtu_probe_at));
+        let due = paths.chain(peer.absence_due()).chain(mtu).min();
         due.unwrap_or(Time::NEVER)
             .min(peer.detector.next_due())
             .max(now + LEAST_CARE_PAUSE)
     }
 
-    /// Has a peer's paths of which nothing else is heard probed as seldom as befits a rate at which it is
-    /// sent to. Where nothing is heard by any path, probes are what finds the peer again, and not spared.
-    pub(crate) fn budget_refreshes(&mut self, now: Time, id: PeerId, bytes_per_s: f64) {
+    /// Has a peer's paths probed as seldom as befits a rate at which it is sent to: those of which nothing
+    /// else is heard, and those that may carry longer datagrams. Where nothing is heard by any path, probes
+    /// are what finds the peer again, and not spared.
+    pub(crate) fn budget_probes(&mut self, now: Time, id: PeerId, bytes_per_s: f64) {
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
+        let mtu_probe = (self.datagrams.most + HEADER_BYTES) as f64;
+        let pause = Duration::try_from_secs_f64(mtu_probe / (MTU_PROBES_SHARE * bytes_per_s));
+        peer.mtu_probe_pause = pause.map_or(MOST_MTU_PAUSE, |pause| pause.min(MOST_MTU_PAUSE));
         let probes = peer.paths.live().count() as f64 * REFRESH_BYTES;
         let pause = Duration::try_from_secs_f64(probes / (REFRESH_SHARE * bytes_per_s));
         let is_heard = peer.paths.iter().any(|path| path.is_heard(now));
@@ -98,6 +116,7 @@ impl PathManager {
         let (ack_timeout, silence) = (peer.round_trip.ack_timeout(), peer.silence());
         let answered = peer.answered_sent_at;
         let nonce = now.as_nanos();
+        let mut longest = (now >= peer.mtu_probe_at).then_some(most);
         let mut confirmed = false;
         for (path, ping) in peer.paths.iter_mut().zip(&mut pings) {
             let was_good = path.is_good();
@@ -107,7 +126,11 @@ impl PathManager {
                 let change = path_health(id, path.four_tuple, Health::Dead);
                 self.changes.push_back(change);
             }
-            let due = path.due(now, ack_timeout, most, nonce);
+            let due = path.due(now, ack_timeout, longest, nonce);
+            if matches!(due, Some(PathProbe::MtuProbe(_))) {
+                longest = None;
+                peer.mtu_probe_at = now + peer.mtu_probe_pause;
+            }
             *ping = due.map(|probe| PathPing {
                 four_tuple: path.four_tuple,
                 nonce,

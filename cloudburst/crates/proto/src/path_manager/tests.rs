@@ -112,12 +112,37 @@ fn who_was_heard_of_has_time_to_return() {
     assert_eq!(due, None, "it is there again");
 }
 
+/// Sends a datagram by a path, of which the peer reports that it has arrived.
+fn deliver(manager: &mut PathManager, now: Time, four_tuple: FourTuple) -> Stamp {
+    let stamp = manager.stamp_by(now, PEER, four_tuple, 100).unwrap();
+    let report = Report {
+        path: stamp.path,
+        received: stamp.sequence as u32 + 1,
+        highest: stamp.sequence as u32,
+        delay_us: 0,
+    };
+    let paths = &mut manager.peers.get_mut(PEER).unwrap().paths;
+    assert!(paths.hear(now, &report).is_some());
+    stamp
+}
+
+fn header_of_pong() -> Header {
+    Header {
+        kind: PacketKind::Pong,
+        form: Form::Plain,
+        path: 1,
+        sent_us: 0,
+        session: 1,
+        sequence: 0,
+    }
+}
+
 /// Bytes of probes in 100 s of 16 paths, while this is the rate and messages go by the first alone.
 fn refreshed(bytes_per_s: f64, is_answered: bool) -> f64 {
     let mut manager = manager(16, true);
     let (mut now, mut died, mut probes) = (Time::ZERO, 0, 0);
     while now < Time::ZERO + Duration::from_secs(100) {
-        manager.budget_refreshes(now, PEER, bytes_per_s);
+        manager.budget_probes(now, PEER, bytes_per_s);
         let pings = manager.probe(now, PEER, &mut died).into_iter().flatten();
         let pings: Vec<_> = pings.filter(|ping| ping.datagram_bytes == 0).collect();
         probes += pings.len();
@@ -152,6 +177,63 @@ fn probes_of_many_paths_take_a_small_share_of_a_slow_rate() {
     assert!((0.9..1.1).contains(&fast), "{fast} of five a second");
     let (slow, fast) = (refreshed(125_000.0, false), refreshed(1e8, false));
     assert!(slow == fast, "{slow} bytes to who is silent, and {fast}");
+}
+
+/// When the path MTU was probed in ten seconds of 16 paths that deliver, while this is the rate, and when the
+/// last of them was found to carry longer datagrams.
+fn mtu_probes(bytes_per_s: f64, is_answered: bool) -> (Vec<Time>, Option<Time>) {
+    let mut manager = manager(16, true);
+    let (mut now, mut died) = (Time::ZERO, 0);
+    let (mut probes, mut found) = (Vec::new(), None);
+    for socket in 0..16 {
+        deliver(&mut manager, now, four_tuple(socket, 1));
+    }
+    while now < Time::ZERO + Duration::from_secs(10) {
+        manager.budget_probes(now, PEER, bytes_per_s);
+        let pings = manager.probe(now, PEER, &mut died);
+        for ping in pings.into_iter().flatten() {
+            let stamp = deliver(&mut manager, now, ping.four_tuple);
+            let is_probe = ping.datagram_bytes > 0;
+            probes.extend(is_probe.then_some(now));
+            let pong = Pong {
+                nonce: ping.nonce,
+                echo: Echo {
+                    path: stamp.path,
+                    ..Echo::default()
+                },
+                datagram_bytes: ping.datagram_bytes as u16,
+            };
+            if is_answered {
+                manager.pong(PEER, &header_of_pong(), &pong);
+            }
+        }
+        let paths = &manager.peers.get(PEER).unwrap().paths;
+        if found.is_none() && paths.datagram_bytes() == Some(manager.datagrams.most) {
+            found = Some(now);
+        }
+        now = manager.next_care(now, PEER);
+    }
+    (probes, found)
+}
+
+#[test]
+fn probes_of_the_path_mtu_follow_each_other_as_a_small_share_of_the_rate_allows() {
+    for (bytes_per_s, pause_ms) in [(125_000.0, 240), (1_250_000.0, 24), (12_500_000.0, 5)] {
+        let pause = Duration::from_millis(pause_ms);
+        for is_answered in [false, true] {
+            let (probes, found) = mtu_probes(bytes_per_s, is_answered);
+            for pair in probes.windows(2) {
+                assert!(pair[1].since(pair[0]) >= pause, "{bytes_per_s}: {pair:?}");
+            }
+            let is_soon = found.map(|found| found <= Time::ZERO + pause * 18);
+            assert_eq!(
+                is_soon,
+                is_answered.then_some(true),
+                "{bytes_per_s}: {found:?}"
+            );
+            assert!(probes.len() >= 16, "{bytes_per_s}: {}", probes.len());
+        }
+    }
 }
 
 #[test]
@@ -224,14 +306,7 @@ fn only_the_answer_to_a_probe_of_ours_proves_a_length_and_no_more_than_was_probe
     let mut now = Time::ZERO;
     let datagrams = Datagrams::default();
     let stamp = manager.stamp_by(now, PEER, four_tuple(0, 1), 100).unwrap();
-    let header = Header {
-        kind: PacketKind::Pong,
-        form: Form::Plain,
-        path: 1,
-        sent_us: 0,
-        session: 1,
-        sequence: 0,
-    };
+    let header = header_of_pong();
     let pong = |nonce, datagram_bytes| Pong {
         nonce,
         echo: Echo {

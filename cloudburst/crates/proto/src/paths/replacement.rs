@@ -262,7 +262,7 @@ mod tests {
     fn ping(paths: &mut Paths, now: Time, delivers: impl Fn(FourTuple) -> bool) {
         for index in 0..paths.list.len() {
             let path = paths.get_mut(index);
-            if path.due(now, ACK_TIMEOUT, 1_200, 1).is_none() {
+            if path.due(now, ACK_TIMEOUT, None, 1).is_none() {
                 continue;
             }
             let sequence = path.take_sequence(now);
