@@ -33,6 +33,11 @@ const CALENDAR: Duration = Duration::from_secs(1_700_000_000);
 const SETTLED: Duration = Duration::from_secs(11);
 /// An honest message is delivered within this time, whatever was done before.
 const IN_TIME: Duration = Duration::from_secs(10);
+/// The network of the two honest ends holds no datagram for longer: round trips of a minute make a sender slow
+/// for long by themselves, and offers old.
+const LONGEST_UNDER_WAY: Duration = Duration::from_secs(1);
+/// Answers to answers that are delivered before more time than that passes; the rest is lost.
+const MOST_ANSWERS: usize = 8;
 const LIAR: u8 = 9;
 /// Handshakes of the liar: each costs as much as a hundred other datagrams.
 const MOST_OFFERS: u32 = 12;
@@ -98,13 +103,19 @@ struct End {
     delivered: Vec<SendId>,
 }
 
-/// To whom, by which path, and what.
-type Parcel = (usize, FourTuple, Vec<u8>);
+/// A datagram of an honest end on its way to the other.
+struct Parcel {
+    to: usize,
+    path: FourTuple,
+    datagram: Vec<u8>,
+    sent_at: Time,
+}
 
 struct Scene {
     now: Time,
     ends: [End; 2],
     liar: Liar,
+    /// The oldest first.
     in_flight: Vec<Parcel>,
     sent: u8,
     is_liar_heard: bool,
@@ -245,18 +256,32 @@ impl Scene {
     }
 
     fn pass(&mut self, time: Duration) {
+        self.settle(self.now + time);
         self.now = self.now + time;
         for end in &mut self.ends {
             end.machine.handle_timeout(self.now);
         }
     }
 
+    /// Delivers what would have been under way for too long by then, and the answers to it.
+    fn settle(&mut self, then: Time) {
+        let is_late = |parcel: &Parcel| then.since(parcel.sent_at) > LONGEST_UNDER_WAY;
+        for _ in 0..MOST_ANSWERS {
+            if !self.in_flight.first().is_some_and(is_late) {
+                return;
+            }
+            self.deliver(usize::MAX);
+        }
+        self.in_flight.clear();
+    }
+
     fn deliver(&mut self, most: usize) {
         let most = most.min(self.in_flight.len());
         let due: Vec<_> = self.in_flight.drain(..most).collect();
-        for (to, path, mut datagram) in due {
-            let machine = &mut self.ends[to].machine;
-            machine.handle_datagram(self.now, path, Ecn::NotCapable, &mut datagram);
+        for mut parcel in due {
+            let machine = &mut self.ends[parcel.to].machine;
+            let datagram = &mut parcel.datagram;
+            machine.handle_datagram(self.now, parcel.path, Ecn::NotCapable, datagram);
         }
         self.drain();
     }
@@ -280,7 +305,12 @@ impl Scene {
                         && self.in_flight.len() < MOST_IN_FLIGHT
                     {
                         let path = FourTuple::new(socket, address(number as u8, from.0));
-                        self.in_flight.push((to, path, datagram.to_vec()));
+                        self.in_flight.push(Parcel {
+                            to,
+                            path,
+                            datagram: datagram.to_vec(),
+                            sent_at: self.now,
+                        });
                     }
                 }
             }
