@@ -48,7 +48,7 @@ impl Samples {
             let values = row.iter().map(figure);
             (name.to_owned(), line(minutes, values))
         });
-        plot(title, unit, lines.collect())
+        plot(title, unit, minutes, lines.collect())
     }
 
     fn of_tunnels(
@@ -67,7 +67,7 @@ impl Samples {
             let name = format!("{site}{} {}", name.tunnel, name.device);
             (name, line(minutes, values))
         });
-        plot(title, unit, lines.collect())
+        plot(title, unit, minutes, lines.collect())
     }
 }
 
@@ -81,7 +81,21 @@ fn line(minutes: &[f64], values: impl Iterator<Item = Option<f64>>) -> Vec<(f64,
     minutes.iter().copied().zip(values).collect()
 }
 
-fn plot(title: &str, unit: &str, lines: Vec<(String, Vec<(f64, f64)>)>) -> Option<Plot> {
+/// Minutes that the axis of time has, in steps in which it grows: what an agent knows that has just
+/// begun would be a speck in an hour.
+fn span(minutes: &[f64]) -> f64 {
+    const STEP: f64 = 10.0;
+    const HOUR: f64 = 60.0;
+    let oldest = minutes.first().map_or(0.0, |it| -it);
+    ((oldest / STEP).ceil() * STEP).clamp(STEP, HOUR)
+}
+
+fn plot(
+    title: &str,
+    unit: &str,
+    minutes: &[f64],
+    lines: Vec<(String, Vec<(f64, f64)>)>,
+) -> Option<Plot> {
     let is_known = |line: &[(f64, f64)]| line.iter().any(|(_, value)| value.is_finite());
     let known: Vec<_> = lines
         .into_iter()
@@ -94,8 +108,8 @@ fn plot(title: &str, unit: &str, lines: Vec<(String, Vec<(f64, f64)>)>) -> Optio
         0 => title.to_owned(),
         more => format!("{title} (and {more} more in history.json)"),
     };
-    let minutes = Axis::linear("minutes").range(-60.0, 0.0);
-    let plot = Plot::new(title, minutes, Axis::linear(unit));
+    let time = Axis::linear("minutes").range(-span(minutes), 0.0);
+    let plot = Plot::new(title, time, Axis::linear(unit));
     let lines = known.into_iter().take(MOST_LINES);
     Some(lines.fold(plot, |plot, (name, line)| {
         plot.with(Series::line(name, line))
@@ -163,6 +177,35 @@ mod tests {
                 .count()
         };
         assert_eq!((lines("Round trip"), lines("Sent by")), (2, 1));
+    }
+
+    #[test]
+    fn axis_of_time_grows_with_what_is_known_up_to_an_hour() {
+        let mut samples = Samples::default();
+        let mut starts = Vec::new();
+        for step in 0..400 {
+            samples.add(step * SPACING_MS, Default::default(), [tunnel(1, None)]);
+            let start = span(
+                &samples
+                    .times_s(step * SPACING_MS)
+                    .iter()
+                    .map(|it| it / 60.0)
+                    .collect::<Vec<_>>(),
+            );
+            if starts.last() != Some(&start) {
+                starts.push(start);
+            }
+        }
+        assert_eq!(starts, [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]);
+        let drawn = |now_ms| {
+            let mut samples = Samples::default();
+            for at_ms in [0, now_ms] {
+                samples.add(at_ms, Default::default(), [tunnel(1, None)]);
+            }
+            samples.plots(now_ms)[0].to_svg()
+        };
+        assert!(drawn(60_000).contains(">-10<"), "{}", drawn(60_000));
+        assert!(drawn(3_500_000).contains(">-60<"));
     }
 
     #[test]
