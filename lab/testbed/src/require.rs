@@ -203,6 +203,7 @@ fn package_of(program: &str) -> Option<&'static str> {
         "iperf3" => Some("Debian package iperf3"),
         "chromium-headless-shell" => Some("Debian package chromium-headless-shell"),
         "python3" => Some("Debian package python3"),
+        "keepalived" => Some("Debian package keepalived"),
         "vtysh" => Some("Debian package frr"),
         "xdp-filter" => Some("Debian package xdp-tools"),
         _ => None,

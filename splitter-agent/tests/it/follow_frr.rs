@@ -53,7 +53,10 @@ fn bgp(site: &Site, border: usize) -> String {
 
 /// Both borders reach each other's site by what they tell each other alone.
 fn routers(site: &Site) -> [Frr; 2] {
-    let routers = [0, 1].map(|border| Frr::start(site, border, &bgp(site, border)));
+    let routers = [0, 1].map(|border| {
+        let namespace = &site.topology.borders[border].namespace;
+        Frr::start(namespace, &bgp(site, border))
+    });
     for border in &site.topology.borders {
         for family in ["", "-6 "] {
             let line = format!("ip {family}route del default");

@@ -74,4 +74,5 @@ mod tunnels;
 mod upgrade;
 mod verifier;
 mod verify;
+mod vrrp;
 mod wording;

@@ -29,4 +29,5 @@ pub(crate) mod starved;
 pub(crate) mod steady;
 pub(crate) mod stranger;
 pub(crate) mod two_each;
+pub(crate) mod vrrp;
 pub(crate) mod washed;

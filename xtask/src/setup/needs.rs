@@ -126,6 +126,12 @@ pub(crate) static NEEDS: &[Need] = &[
     ),
     program(
         TEST,
+        "keepalived",
+        &["keepalived"],
+        "two borders that share an address by VRRP",
+    ),
+    program(
+        TEST,
         "curl",
         &["curl"],
         "a real web client before the splitter",
@@ -224,7 +230,7 @@ pub(crate) static NEEDS: &[Need] = &[
 ];
 
 /// Packages that start a service when they are installed.
-pub(crate) const SERVICES: &[&str] = &["nginx", "prometheus"];
+pub(crate) const SERVICES: &[&str] = &["keepalived", "nginx", "prometheus"];
 
 const fn program(
     purposes: &'static [Purpose],

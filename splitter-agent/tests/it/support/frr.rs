@@ -8,7 +8,7 @@ use flow_testbed::namespace::Namespace;
 use tempfile::TempDir;
 
 use super::daemon::Daemon;
-use super::site::{Site, output, stderr, stdout};
+use super::site::{PATIENCE, output, stderr, stdout, within};
 
 /// Where Debian has the daemons; they are in nobody's `PATH`.
 const DAEMONS: &str = "/usr/lib/frr";
@@ -23,12 +23,11 @@ pub(crate) struct Frr {
 
 impl Frr {
     /// Starts both daemons at a border, with this configuration of bgpd.
-    pub(crate) fn start(site: &Site, border: usize, bgp: &str) -> Self {
-        let namespace = site.topology.borders[border].namespace.clone();
+    pub(crate) fn start(border: &Namespace, bgp: &str) -> Self {
         let home = home(bgp);
         let directory = home.path().to_owned();
         let start = |name: &str, more: &[&str]| {
-            let mut command = namespace.command(&format!("{DAEMONS}/{name}"));
+            let mut command = border.command(&format!("{DAEMONS}/{name}"));
             let path = |end: &str| directory.join(format!("{name}.{end}"));
             command
                 .args(["-P", "0", "--log", "stdout"])
@@ -44,18 +43,18 @@ impl Frr {
             Daemon::start(command, &path("log"))
         };
         let zebra = start("zebra", &[]);
-        site.wait_for("zebra to listen", || {
+        within(PATIENCE, "zebra to listen", || {
             assert!(zebra.is_running(), "it ended:\n{}", zebra.log());
             directory.join("zserv.api").exists().then_some(())
         });
         let bgpd = start("bgpd", &["-p", "179"]);
         let frr = Self {
-            border: namespace.clone(),
+            border: border.clone(),
             directory: home,
             bgpd,
             zebra,
         };
-        site.wait_for("bgpd to take commands", || {
+        within(PATIENCE, "bgpd to take commands", || {
             assert!(frr.bgpd.is_running(), "it ended:\n{}", frr.bgpd.log());
             frr.try_tell(&["show bgp summary"]).ok()
         });
