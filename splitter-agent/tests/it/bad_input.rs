@@ -127,7 +127,7 @@ fn instance_with_the_tables_or_priorities_of_another_one_is_refused() {
         };
         for (text, shared) in [
             (second([10_401, 77], 500), "10401"),
-            (second([76, 77], 1002), "1002"),
+            (second([76, 77], 1602), "1602"),
         ] {
             site.configure(&text);
             for command in ["run", "up", "plan", "down"] {

@@ -147,9 +147,9 @@ fn plan_shows_steps_and_changes_nothing() {
 #[test]
 fn conflict_exits_with_5() {
     require!(Root, Program("ip"));
-    let output = in_namespace(&["ip rule add lookup 7 priority 1001"], &["plan"]);
+    let output = in_namespace(&["ip rule add lookup 7 priority 1601"], &["plan"]);
     assert_eq!(output.status.code(), Some(5));
-    let output = in_namespace(&["ip rule add lookup 7 priority 1001"], &["plan", "--json"]);
+    let output = in_namespace(&["ip rule add lookup 7 priority 1601"], &["plan", "--json"]);
     let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(reported["exit_code"], 5);
 }

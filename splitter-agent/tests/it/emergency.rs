@@ -7,7 +7,7 @@ use crate::support::site::{Site, on_site, stderr};
 /// A foreign rule, route and root queueing discipline, which nothing of ours may touch.
 fn add_foreign(site: &Site) {
     for line in [
-        "ip rule add priority 1500 to 192.0.2.0/24 lookup 77",
+        "ip rule add priority 1700 to 192.0.2.0/24 lookup 77",
         "ip route add 192.0.2.0/24 dev lan0 table 77 proto static",
     ] {
         site.border().run(line).expect("root");

@@ -171,7 +171,7 @@ fn full_disk_keeps_up_from_beginning_and_not_from_ending() {
         let set_up = site.routing();
         disk.fill();
         site.border()
-            .run("ip rule del priority 1001 iif lan0")
+            .run("ip rule del priority 1601 iif lan0")
             .expect("it is there");
         within(MENDED, "the rule to be back", || {
             (site.routing() == set_up).then_some(())
@@ -193,7 +193,7 @@ fn everything_that_others_change_is_restored_and_counted() {
         let set_up = site.routing();
         let border = site.border();
         let changes = [
-            "ip rule del priority 1002 iif lan0",
+            "ip rule del priority 1602 iif lan0",
             "ip route del default table 10402",
             "ip route flush table 10401",
         ];

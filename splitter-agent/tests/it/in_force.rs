@@ -188,3 +188,47 @@ fn agent_killed_in_the_middle_of_a_reload_is_taken_over() {
         site.assert_clean(&before);
     });
 }
+
+/// The defaults of rules and marks were others once. What an agent of that time has put in place is
+/// taken over with its flows, or removed, by what it has noted.
+#[test]
+fn earlier_defaults_are_taken_over_or_removed() {
+    const MODE: &str = "[steering]\nmode = 'mark'\n";
+    const EARLIER: &str = "mark_mask = 0x3f000000\n[routes]\nrule_priority = 1000\n";
+    on_site(|site| {
+        let before = site.routing();
+        site.configure(&format!("{MODE}{EARLIER}"));
+        let killed = site.run();
+        let mut connection = Connection::open(&site.topology);
+        connection.send(200_000);
+        killed.end(Signal::SIGKILL);
+        let rules = || site.border().run("ip rule").expect("ip works");
+        let is_earlier = |rules: &str| rules.contains("1001:") && rules.contains("/0x3f000000");
+        assert!(is_earlier(&rules()), "{}", rules());
+
+        site.configure(MODE);
+        let daemon = site.run();
+        let shown = rules();
+        assert!(!is_earlier(&shown) && !shown.contains("100"), "{shown}");
+        assert!(
+            shown.contains("1601:") && shown.contains("0x4/0x7e"),
+            "{shown}"
+        );
+        let long = || site.border().device_counters("tun1").expect("it is there");
+        let earlier = long().sent_bytes;
+        connection.send(200_000);
+        assert!(
+            long().sent_bytes > earlier + 200_000,
+            "it is long, as it was"
+        );
+        assert_eq!(site.json(&["status"])["flows"]["became_long"], 1);
+        assert!(daemon.end(Signal::SIGTERM).success());
+        site.assert_clean(&before);
+
+        site.configure(&format!("{MODE}{EARLIER}"));
+        site.json(&["up"]);
+        site.configure(MODE);
+        site.json(&["down"]);
+        site.assert_clean(&before);
+    });
+}

@@ -102,10 +102,10 @@ fn bits_of_the_mark_that_others_use_are_named_with_free_ones() {
         let (status, words) = about(site, "Calico");
         assert_eq!(status, "ok", "marks mean nothing to DSCPs: {words}");
 
-        site.configure(MARK);
+        site.configure(&format!("{MARK}mark_mask = 0x3f000000\n"));
         let (status, words) = about(site, "the firewall");
         assert_eq!(status, "fail", "{words}");
-        let remedy = "set steering.mark_mask to 0xfc00";
+        let remedy = "set steering.mark_mask to 0x7e";
         for word in ["PREROUTING writes 0xffff0000", "0x3f000000"] {
             assert!(words.contains(word), "{words}");
         }
@@ -123,9 +123,52 @@ fn bits_of_the_mark_that_others_use_are_named_with_free_ones() {
         assert_eq!(concern["is_certain"], true, "{plan}");
 
         // What is advised helps.
-        site.configure("[steering]\nmode = 'mark'\nmark_mask = 0xfc00\n");
+        site.configure("[steering]\nmode = 'mark'\nmark_mask = 0x7e\n");
         let (status, words) = about(site, "the firewall");
         assert_eq!(status, "ok", "{words}");
+    });
+}
+
+/// As they mark and route by default, all on one machine.
+#[test]
+fn defaults_are_beside_those_of_others() {
+    require!(Program("nft"));
+    on_site(|site| {
+        site.configure(MARK);
+        let marks = [
+            ("cali-PREROUTING", "& 0xfff0ffff | 0x10000"),
+            ("KUBE-MARK-MASQ", "| 0x4000"),
+            ("ts-forward", "& 0xff00ffff | 0x40000"),
+            ("mwan3_hook", "& 0xffffc0ff | 0x100"),
+            ("CILIUM_PRE_mangle", "& 0xfffff0ff | 0x200"),
+        ];
+        let chain = |(name, mark): (&str, &str)| {
+            format!("chain {name} {{\nmeta mark set meta mark {mark}\n}}\n")
+        };
+        let chains: String = marks.map(chain).concat();
+        nft(site, &format!("table ip mangle {{\n{chains}}}\n"));
+        add_rules(
+            site,
+            &[
+                "pref 9 fwmark 0x200/0xf00 lookup 2004",
+                "pref 305 to 10.77.0.0/16 lookup 10000",
+                "pref 1000 to 10.78.0.0/16 lookup 10001",
+                "pref 1002 to 10.78.0.0/16 lookup 10001",
+                "pref 2001 fwmark 0x100/0x3f00 lookup 1",
+                "pref 5210 fwmark 0x80000/0xff0000 lookup main",
+                "pref 5270 lookup 52",
+                "pref 32764 not fwmark 51820 lookup 51820",
+            ],
+        );
+        let all = beside(site);
+        for name in ["Calico", "Cilium", "FRR (pbrd)", "Tailscale", "mwan3"] {
+            assert!(all.iter().any(|it| it.0 == name), "no {name} in {all:#?}");
+        }
+        for (name, status, words) in &all {
+            assert_eq!(status, "ok", "{name}: {words}");
+        }
+        site.json(&["up"]);
+        site.json(&["down"]);
     });
 }
 

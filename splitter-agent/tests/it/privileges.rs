@@ -104,7 +104,7 @@ fn daemon_of_root_gives_up_what_it_does_not_need_and_still_reconciles() {
         let set_up = site.routing();
         assert_keeps_only_what_is_needed(&daemon);
 
-        let rule = "ip rule del priority 1001 iif lan0";
+        let rule = "ip rule del priority 1601 iif lan0";
         site.border().run(rule).expect("it is there");
         within(MENDED, "the rule to be back", || {
             (site.routing() == set_up).then_some(())

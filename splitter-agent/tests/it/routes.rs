@@ -303,7 +303,7 @@ fn conflicts_are_reported_and_nothing_is_changed() {
             "ip -6 route 2001:db8:7::/48",
         ),
         (
-            "ip rule add from all lookup 5 priority 1001",
+            "ip rule add from all lookup 5 priority 1601",
             "this priority is taken",
         ),
         (
@@ -315,7 +315,7 @@ fn conflicts_are_reported_and_nothing_is_changed() {
             "selects our mark, DSCP 2",
         ),
         (
-            "ip rule add iif isp lookup 5 priority 1000 protocol 94",
+            "ip rule add iif isp lookup 5 priority 1600 protocol 94",
             "another instance",
         ),
     ];
@@ -341,7 +341,7 @@ fn rules_that_do_not_matter_are_no_conflict() {
     require!(Root, Program("ip"));
     let router = router();
     for line in [
-        "ip rule add iif lan lookup main priority 1100",
+        "ip rule add iif lan lookup main priority 1700",
         "ip rule add iif isp lookup main priority 900",
         "ip rule add iif isp tos 0x08 lookup main priority 901",
         "ip rule add fwmark 1 lookup 5 priority 902",
@@ -391,10 +391,10 @@ fn verification_sees_what_was_taken_away() {
     let config = config("");
     inside(&router, async |netlink| {
         let applied = up(netlink, &config).await;
-        router.run("ip rule del priority 1001").unwrap();
+        router.run("ip rule del priority 1601").unwrap();
         let reported = applied.verify(netlink, &config).await.unwrap_err();
         let reported = reported.to_string();
-        let missing = "+ ip rule 1001: from all iif lan dscp 2";
+        let missing = "+ ip rule 1601: from all iif lan dscp 2";
         assert!(reported.contains(missing), "{reported}");
     });
 }

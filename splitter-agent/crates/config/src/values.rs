@@ -189,8 +189,10 @@ impl fmt::Display for TableId {
 pub struct RulePriority(u32);
 
 impl RulePriority {
-    /// Priority of rules unless a file says otherwise.
-    pub const DEFAULT: Self = Self(1000);
+    /// Priority of rules unless a file says otherwise. It and all that any number of prefix lengths
+    /// takes are free beside the programs that `splitter doctor` knows: after the kernel's rule for
+    /// VRFs (1000) and those of FRR's PBR, before the marks of mwan3 (2001) and Tailscale (5210).
+    pub const DEFAULT: Self = Self(1600);
     /// The last that leaves three rules in front of the rule for the main table.
     pub const MAX: u32 = Self::MAIN - Self::GROUP;
     /// The priority of the kernel's own rule for the main table.
@@ -229,7 +231,11 @@ impl TryFrom<u32> for RulePriority {
         if !(1..=Self::MAX).contains(&value) {
             return Err(InvalidValue::new(
                 "the rules must come after the local table (0) and before the main table (32766)",
-                format!("give 1 to {} (the default is 1000)", Self::MAX),
+                format!(
+                    "give 1 to {} (the default is {})",
+                    Self::MAX,
+                    Self::DEFAULT.0
+                ),
             ));
         }
         Ok(Self(value))

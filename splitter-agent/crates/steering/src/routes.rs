@@ -7,12 +7,12 @@
 //! For each LAN interface and each family that all tunnels carry, three rules:
 //!
 //! ```text
-//! 1000: from all iif eth0 lookup main suppress_prefixlength 0   specific routes come first
-//! 1001: from all iif eth0 dscp 2 lookup 10402                   long flows
-//! 1002: from all iif eth0 lookup 10401                          short flows and the rest
+//! 1600: from all iif eth0 lookup main suppress_prefixlength 0   specific routes come first
+//! 1601: from all iif eth0 dscp 2 lookup 10402                   long flows
+//! 1602: from all iif eth0 lookup 10401                          short flows and the rest
 //! ```
 //!
-//! With `steering.mode = "mark"` the second selects `fwmark` instead. Where the tunnels are shared there is another 1001, for the mark of short flows in the long
+//! With `steering.mode = "mark"` the second selects `fwmark` instead. Where the tunnels are shared there is another 1601, for the mark of short flows in the long
 //! tunnel.
 //!
 //! Where destinations are configured, the first suppresses up to the length of their prefixes, so that
@@ -23,12 +23,12 @@
 //! `10.2.0.0/24`:
 //!
 //! ```text
-//! 1000: from all iif eth0 lookup main suppress_prefixlength 24
-//! 1001: from all iif eth0 dscp 2 lookup 10402 suppress_prefixlength 8
-//! 1002: from all iif eth0 lookup 10401 suppress_prefixlength 8
-//! 1003: from all iif eth0 lookup main suppress_prefixlength 8
-//! 1004: from all iif eth0 dscp 2 lookup 10402
-//! 1005: from all iif eth0 lookup 10401
+//! 1600: from all iif eth0 lookup main suppress_prefixlength 24
+//! 1601: from all iif eth0 dscp 2 lookup 10402 suppress_prefixlength 8
+//! 1602: from all iif eth0 lookup 10401 suppress_prefixlength 8
+//! 1603: from all iif eth0 lookup main suppress_prefixlength 8
+//! 1604: from all iif eth0 dscp 2 lookup 10402
+//! 1605: from all iif eth0 lookup 10401
 //! ```
 //!
 //! Destinations that follow the main table come and go, of all lengths, and have one group of rules,
@@ -143,6 +143,16 @@ impl Footprint {
             .priorities()
             .find(|priority| other.has_priority(*priority))?;
         Some(format!("rule priority {priority}"))
+    }
+
+    /// Names what a rule of another instance has that this one claims, in words.
+    #[must_use]
+    pub fn shared_with_rule(&self, rule: &Rule) -> Option<String> {
+        if self.has_table(rule.table) {
+            return Some(format!("table {}", rule.table));
+        }
+        let is_shared = self.has_priority(rule.priority);
+        is_shared.then(|| format!("rule priority {}", rule.priority))
     }
 
     fn has_priority(&self, priority: u32) -> bool {

@@ -42,7 +42,7 @@ pub(super) fn add_refusals(cases: &mut Cases, command: &str) {
         cases.add("no BPF file system", &[command]);
     }
     cases.configure("");
-    let rule = "priority 1001 lookup 7";
+    let rule = "priority 1601 lookup 7";
     site.border()
         .run(&format!("ip rule add {rule}"))
         .expect("root");
@@ -241,7 +241,7 @@ fn words_of_doctor_are_those_reviewed() {
         sysctl("net.ipv4.ip_forward", "0");
         border.run("ip link set tun1 down").expect("it is there");
         border
-            .run("ip rule add priority 1001 lookup 7")
+            .run("ip rule add priority 1601 lookup 7")
             .expect("root");
         cases.configure("lan = ['lan0', 'lan9']");
         add_checks(

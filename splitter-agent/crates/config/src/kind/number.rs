@@ -276,7 +276,7 @@ impl Kind for Mask {
             MarkBits::new(number).ok_or_else(|| {
                 InvalidValue::new(
                     "its bits are not next to each other",
-                    "give one run of bits, such as 0x3f000000 or 0xff00",
+                    "give one run of bits, such as 0x7e or 0xff00",
                 )
             })
         });

@@ -10,8 +10,9 @@ use crate::key::Change::{Reload, Restart};
 use crate::kind::{enumeration, mask, word};
 use crate::source::Source;
 
-/// Six bits that neither Kubernetes, nor Tailscale, nor OpenWrt's multi-WAN scripts use.
-const MARK_BITS: MarkBits = MarkBits::new(0x3f00_0000).unwrap();
+/// Six bits that none of the programs that `splitter doctor` knows uses by default. The lowest bit is
+/// left out, too: it is the mark that is chosen by hand most often, as for transparent proxies.
+const MARK_BITS: MarkBits = MarkBits::new(0x7e).unwrap();
 const OTHER_PROGRAM: &str = "another program is needed: end the agent and run `splitter down`, \
                              then start it again; flows start again as short";
 

@@ -19,7 +19,7 @@ fn kernel_marks_are_used_only_where_that_is_asked_for() {
     assert_eq!(parse("").unwrap().steering.mode, SteeringMode::Dscp);
     assert_eq!(parse("").unwrap().mark_bits(), None);
     let bits = |lines| steering(lines).unwrap().mark_bits().map(|it| it.mask());
-    assert_eq!(bits("mode = 'mark'"), Some(0x3f00_0000));
+    assert_eq!(bits("mode = 'mark'"), Some(0x7e));
     assert_eq!(bits("mode = 'mark'\nmark_mask = 0xff00"), Some(0xff00));
 }
 

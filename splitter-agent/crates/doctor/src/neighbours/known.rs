@@ -1,4 +1,7 @@
-//! Programs that are known by what they put into the kernel.
+//! Programs that are known by what they put into the kernel, and what they take by default. The
+//! splitter's own defaults keep clear of that.
+
+use std::ops::RangeInclusive;
 
 use splitter_steering::routes::OtherRule;
 
@@ -19,12 +22,18 @@ struct Known {
     /// How the names of its BPF programs begin.
     programs: &'static [&'static str],
     rule: fn(&OtherRule) -> bool,
+    /// The bits of the kernel's mark that it uses by default.
+    mark: u32,
+    /// The priorities that its rules have by default, as far as it does not take those next to the
+    /// main table's.
+    priorities: &'static [RangeInclusive<u32>],
 }
 
-/// Sources: wgengine/router of Tailscale, wg-quick(8), mwan3's `common.sh`, kube-proxy's and Felix'
-/// defaults, Cilium's pkg/datapath/linux/linux_defaults, Docker's libnetwork, strongSwan's
-/// `charon.routing_table`.
-const KNOWN: [Known; 9] = [
+/// Sources: wgengine/router of Tailscale (13xx beside mwan3), wg-quick(8), mwan3's `common.sh`,
+/// kube-proxy's and Felix' defaults, Cilium's pkg/datapath/linux/linux_defaults and
+/// bpf/lib/common.h, Docker's libnetwork, strongSwan's `charon.routing_table`, FRR's pbrd/pbr_nht.h,
+/// `l3mdev_fib_add_rule` in the kernel, and the registry of marks at github.com/fwmark/registry.
+const KNOWN: [Known; 10] = [
     Known {
         name: "Tailscale",
         chains: &["ts-"],
@@ -33,6 +42,8 @@ const KNOWN: [Known; 9] = [
         rule: |rule| {
             rule.table == Some(52) || matches!(rule.mark, Some((0x40000 | 0x80000, 0xff_0000)))
         },
+        mark: 0xff_0000,
+        priorities: &[1_310..=1_370, 5_210..=5_270],
     },
     Known {
         name: "mwan3",
@@ -42,6 +53,8 @@ const KNOWN: [Known; 9] = [
         rule: |rule| {
             matches!(rule.mark, Some((_, 0x3f00))) && (1_001..=3_250).contains(&rule.priority)
         },
+        mark: 0x3f00,
+        priorities: &[1_001..=1_063, 2_001..=2_063, 3_001..=3_063],
     },
     Known {
         name: "WireGuard (wg-quick)",
@@ -55,6 +68,9 @@ const KNOWN: [Known; 9] = [
             (rule.is_inverted && rule.mark.is_some_and(own))
                 || (rule.suppresses && rule.table == Some(254) && rule.mark.is_none())
         },
+        // A number, 51820, on its own packets alone, which come from no LAN.
+        mark: 0,
+        priorities: &[],
     },
     Known {
         name: "strongSwan",
@@ -62,6 +78,8 @@ const KNOWN: [Known; 9] = [
         tables: &[],
         programs: &[],
         rule: |rule| (rule.table, rule.priority) == (Some(220), 220),
+        mark: 0,
+        priorities: &[220..=220],
     },
     Known {
         name: "Cilium",
@@ -71,6 +89,9 @@ const KNOWN: [Known; 9] = [
         rule: |rule| {
             matches!(rule.mark, Some((_, 0xf00))) && matches!(rule.table, Some(2_004 | 2_005))
         },
+        // Those below number a cluster where several are one (Cluster Mesh).
+        mark: 0xffff_ff80,
+        priorities: &[1..=112],
     },
     Known {
         name: "Calico",
@@ -78,6 +99,8 @@ const KNOWN: [Known; 9] = [
         tables: &["calico"],
         programs: &["cali_", "calico_"],
         rule: |_| false,
+        mark: 0xffff_0000,
+        priorities: &[99..=100],
     },
     Known {
         name: "Kubernetes (kube-proxy)",
@@ -85,6 +108,8 @@ const KNOWN: [Known; 9] = [
         tables: &["kube-proxy"],
         programs: &[],
         rule: |_| false,
+        mark: 0xc000,
+        priorities: &[],
     },
     Known {
         name: "Docker",
@@ -92,6 +117,20 @@ const KNOWN: [Known; 9] = [
         tables: &["docker-"],
         programs: &[],
         rule: |_| false,
+        mark: 0,
+        priorities: &[],
+    },
+    Known {
+        name: "FRR (pbrd)",
+        chains: &[],
+        tables: &[],
+        programs: &[],
+        rule: |rule| {
+            (300..=1_300).contains(&rule.priority)
+                && rule.table.is_some_and(|it| (10_000..=11_000).contains(&it))
+        },
+        mark: 0,
+        priorities: &[300..=1_300],
     },
     Known {
         name: "the kernel's VRFs",
@@ -99,8 +138,21 @@ const KNOWN: [Known; 9] = [
         tables: &[],
         programs: &[],
         rule: |rule| rule.is_of_vrfs,
+        mark: 0,
+        priorities: &[1_000..=1_000],
     },
 ];
+
+/// The bits of the kernel's mark that any of them uses by default.
+pub(super) fn marks() -> u32 {
+    KNOWN.iter().fold(0, |marks, it| marks | it.mark)
+}
+
+/// Whether one of them has rules of that priority by default.
+pub(super) fn takes(priority: u32) -> bool {
+    let mut all = KNOWN.iter().flat_map(|it| it.priorities);
+    all.any(|theirs| theirs.contains(&priority))
+}
 
 pub(super) fn of_rule(rule: &OtherRule) -> &'static str {
     let known = KNOWN.iter().find(|it| (it.rule)(rule));
@@ -129,7 +181,55 @@ pub(super) fn of_program(name: Option<&str>) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use splitter_config::Config;
+
     use super::*;
+
+    const PAGE: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../docs/src/how-to/neighbours.md"
+    );
+
+    #[test]
+    fn defaults_of_the_splitter_keep_clear_of_those_who_are_known() {
+        let text = "lan = ['lan0']\nshort = { device = 'a' }\nlong = { device = 'b' }\n\
+                    [steering]\nmode = 'mark'\n";
+        let config = Config::parse(text, "test").unwrap();
+        let bits = config.mark_bits().unwrap().mask();
+        // A prefix of each length there is.
+        let taken = config.routes.rule_priority.taken_by(129);
+        for known in &KNOWN {
+            assert_eq!(known.mark & bits, 0, "{}", known.name);
+            for theirs in known.priorities {
+                let is_apart = theirs.end() < taken.start() || taken.end() < theirs.start();
+                assert!(is_apart, "{}: {theirs:?} and {taken:?}", known.name);
+            }
+        }
+    }
+
+    #[test]
+    fn page_lists_what_they_take_by_default() {
+        let page = std::fs::read_to_string(PAGE).unwrap();
+        for known in &KNOWN {
+            let mark = match known.mark {
+                0 => "-".to_owned(),
+                bits => format!("`{bits:#x}`"),
+            };
+            let priorities = known
+                .priorities
+                .iter()
+                .map(|it| match it.start() == it.end() {
+                    true => it.start().to_string(),
+                    false => format!("{} to {}", it.start(), it.end()),
+                });
+            let priorities = match priorities.collect::<Vec<_>>().join(", ") {
+                none if none.is_empty() => "-".to_owned(),
+                some => some,
+            };
+            let row = format!("| {} | {mark} | {priorities} |", known.name);
+            assert!(page.contains(&row), "no `{row}` in the page");
+        }
+    }
 
     fn rule(priority: u32, mark: Option<(u32, u32)>, table: u32) -> OtherRule {
         OtherRule {
@@ -161,6 +261,7 @@ mod tests {
             (suppressing, "WireGuard (wg-quick)"),
             (rule(220, None, 220), "strongSwan"),
             (rule(9, Some((0x200, 0xf00)), 2_004), "Cilium"),
+            (rule(305, None, 10_000), "FRR (pbrd)"),
             (rule(500, None, 200), OTHER_RULES),
             (rule(500, Some((0x100, 0x3f00)), 1), OTHER_RULES),
         ] {

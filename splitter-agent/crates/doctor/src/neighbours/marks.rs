@@ -1,6 +1,6 @@
 //! Bits of the kernel's mark, and who else uses those of the splitter.
 
-use super::{Concern, Neighbour};
+use super::{Concern, Neighbour, known};
 
 /// A use of the kernel's mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +15,10 @@ pub(super) struct MarkUse {
 /// splitter are those that nobody uses.
 pub(super) fn add_overlaps(ours: u32, found: &mut [(Neighbour, Vec<MarkUse>)]) {
     let used = found.iter().fold(0, |used, (it, _)| used | it.mark_bits);
-    let remedy = match free_mask(ours.count_ones(), used) {
+    // Whoever else is known may come later.
+    let width = ours.count_ones();
+    let free = free_mask(width, used | known::marks()).or_else(|| free_mask(width, used));
+    let remedy = match free {
         Some(mask) => format!("set steering.mark_mask to {mask:#x}, which nobody here uses"),
         None => {
             "no other bits are left for the splitter: limit the others to bits of their own, or \
@@ -80,7 +83,7 @@ mod tests {
         assert_eq!(
             concern.to_string(),
             "a rule looks at 0xffff0000 of the kernel's mark, of which the splitter uses \
-             0x3f000000; set steering.mark_mask to 0xfc00, which nobody here uses"
+             0x3f000000; set steering.mark_mask to 0x7e, which nobody here uses"
         );
     }
 }

@@ -40,8 +40,11 @@ fn taken(rule: &OtherRule, first: u32) -> bool {
 
 /// The nearest place in front, so that what comes after the splitter's rules still does.
 fn free_priorities(ours: u32, rules: &[OtherRule]) -> Option<u32> {
-    let mut places = (1..ours).rev();
-    places.find(|place| !rules.iter().any(|rule| taken(rule, *place)))
+    let is_free = |place: &u32| !rules.iter().any(|rule| taken(rule, *place));
+    // Whoever else is known may come later.
+    let is_nobodys = |place: &u32| !(*place..*place + PRIORITIES).any(known::takes);
+    let places = || (1..ours).rev().filter(is_free);
+    places().find(is_nobodys).or_else(|| places().next())
 }
 
 #[cfg(test)]
@@ -59,8 +62,13 @@ mod tests {
             suppresses: false,
             is_of_vrfs: true,
         };
-        assert_eq!(free_priorities(1_000, &[rule(1_000)]), Some(997));
-        assert_eq!(free_priorities(1_000, &[rule(1_000), rule(998)]), Some(995));
+        assert_eq!(free_priorities(1_600, &[rule(1_600)]), Some(1_597));
+        assert_eq!(
+            free_priorities(1_600, &[rule(1_600), rule(1_598)]),
+            Some(1_595)
+        );
+        // FRR's PBR comes before the kernel's VRFs.
+        assert_eq!(free_priorities(1_000, &[rule(1_000)]), Some(297));
         assert_eq!(free_priorities(3, &[rule(3)]), None);
     }
 }
