@@ -25,7 +25,6 @@ fn other_policy(config: &Config) -> Option<String> {
 
 /// Shows the plan; changes nothing.
 pub(crate) async fn run(config: Config, json: bool) -> Result<()> {
-    let is_watched = config.health.enabled;
     let instance = Instance::new(config)?;
     let (mut plan, config) = (instance.plan().await?, instance.config());
     plan.routes.notes.extend(instance.hints().await);
@@ -39,7 +38,7 @@ pub(crate) async fn run(config: Config, json: bool) -> Result<()> {
                 "device": tunnel.device,
                 "site": config.site_behind(&tunnel.device),
                 "weight": tunnel.weight,
-                "watched_by": is_watched.then(|| tunnel.watched_by()),
+                "watched_by": config.watched_by(tunnel),
             })
         });
         return print_json(&json!({
@@ -59,13 +58,8 @@ pub(crate) async fn run(config: Config, json: bool) -> Result<()> {
     }
     for (class, tunnel) in config.tunnels() {
         let name = config.name_of(class, tunnel).replacen("the", "The", 1);
-        match is_watched {
-            true => print(format_args!(
-                "{name} would be watched by {}.",
-                tunnel.watched_by()
-            ))?,
-            false => print(format_args!("{name} would not be watched."))?,
-        }
+        let by = config.watched_by(tunnel);
+        print(format_args!("{name} would be watched by {by}."))?;
     }
     show_notes(&plan)?;
     for neighbour in &beside.found {

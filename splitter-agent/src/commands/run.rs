@@ -20,7 +20,6 @@ use splitter_config::ConfigFile;
 use splitter_control::{Call, Request, Socket};
 use splitter_failover::HealthMonitors;
 use splitter_instance::privileges::{drop_unneeded, names};
-use splitter_instance::report::SharedReport;
 use splitter_instance::{AttachedInterface, BroughtUp, Instance, Owner};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -47,17 +46,12 @@ pub(crate) async fn run(file: ConfigFile, events: Events) -> Result<()> {
     let server =
         Server::bind(instance.config().metrics.address).context("`address` under [metrics]")?;
     let socket = Socket::bind(&instance.config().instance_dir())?;
-    let mut guard = match instance.config().health.enabled {
-        true => Some(HealthMonitors::new(instance.config()).await?),
-        false => None,
-    };
-    if let Some(guard) = &mut guard {
-        instance.start_with(guard.starting_placements(&instance.placements_left()?));
-    }
+    let mut guard = HealthMonitors::new(instance.config()).await?;
+    instance.start_with(guard.starting_placements(&instance.placements_left()?));
     let mut up = instance.up(&lock, Owner::Run).await?;
     up.plan.routes.notes.extend(instance.hints().await);
     let owner = up.owner;
-    let keys = guard.as_ref().map(HealthMonitors::keys);
+    let keys = guard.keys();
     let watching = match Watching::start(&file, &instance, up, guard, (server, &events)).await {
         Ok(watching) => watching,
         Err(error) => {
@@ -68,7 +62,7 @@ pub(crate) async fn run(file: ConfigFile, events: Events) -> Result<()> {
         }
     };
     let agent = Agent::new(instance, lock, Arc::clone(&watching.monitor), file);
-    let mut agent = agent.with_keys(keys.unwrap_or_default());
+    let mut agent = agent.with_keys(keys);
     let served = watching
         .until_signalled(&mut agent, socket, &mut signals)
         .await;
@@ -99,8 +93,7 @@ pub(crate) async fn run(file: ConfigFile, events: Events) -> Result<()> {
 struct Watching {
     monitor: Arc<Monitor>,
     attached: Vec<AttachedInterface>,
-    /// None where nobody wants the tunnels watched.
-    guard: Option<HealthMonitors>,
+    guard: HealthMonitors,
     auditor: RouteAuditor,
     follower: RouteFollower,
     egress: EgressAuditor,
@@ -117,7 +110,7 @@ impl Watching {
         file: &ConfigFile,
         instance: &Instance,
         up: BroughtUp,
-        guard: Option<HealthMonitors>,
+        guard: HealthMonitors,
         (server, events): (Server, &Events),
     ) -> Result<Self> {
         let config = &file.config;
@@ -134,9 +127,7 @@ impl Watching {
         let follower = RouteFollower::new()?;
         let mut auditor = RouteAuditor::new(readiness.clone())?;
         auditor.begin(instance).await;
-        let health = guard
-            .as_ref()
-            .map_or_else(SharedReport::default, HealthMonitors::report);
+        let health = guard.report();
         let mut egress =
             EgressAuditor::new(Arc::clone(&monitor), health.clone(), readiness.clone());
         egress.begin(instance).await;
@@ -214,7 +205,7 @@ impl Watching {
                 never = self.auditor.run(in_force.clone()) => never,
                 never = self.follower.run(in_force.clone(), &lock) => never,
                 never = self.egress.run(in_force.clone()) => never,
-                never = watch::tunnels(self.guard, in_force.clone(), &lock, &readiness) => never,
+                never = self.guard.run(in_force.clone(), &lock, &readiness) => never,
             }
         };
         let mut manager = ServiceManager::new(readiness.clone());

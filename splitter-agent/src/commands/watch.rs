@@ -7,8 +7,7 @@ use flow_cli::describe;
 use flow_telemetry::Readiness;
 use splitter_agent::agent::Agent;
 use splitter_agent::monitor::Monitor;
-use splitter_failover::HealthMonitors;
-use splitter_instance::{Instance, Lock};
+use splitter_instance::Instance;
 use splitter_netlink::list_names;
 use tokio::sync::watch;
 
@@ -55,19 +54,6 @@ impl Reconciler {
                 self.readiness.fail(DATAPLANE, problem);
             }
         }
-    }
-}
-
-/// Watches the tunnels, if that is wanted.
-pub(super) async fn tunnels(
-    guard: Option<HealthMonitors>,
-    in_force: watch::Receiver<Arc<Instance>>,
-    lock: &Lock,
-    readiness: &Readiness,
-) -> &'static str {
-    match guard {
-        Some(guard) => guard.run(in_force, lock, readiness).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -199,7 +199,7 @@ impl Observer {
     fn egress(&self, class: Class) -> Option<Egress> {
         match &self.health {
             _ if self.config.shadow => None,
-            Some(source) if self.config.health.enabled => source.egress(class),
+            Some(source) => source.egress(class),
             _ => Some(Placement::PRIMARY.of(class)),
         }
     }

@@ -97,8 +97,18 @@ fn long_tunnel_comes_later(
     bring_about: impl FnOnce(&Site) + Send,
     mend: impl FnOnce(&Site) + Send,
 ) {
+    long_tunnel_comes_later_with(QUICK, state, why, bring_about, mend);
+}
+
+fn long_tunnel_comes_later_with(
+    configuration: &str,
+    state: &str,
+    why: &str,
+    bring_about: impl FnOnce(&Site) + Send,
+    mend: impl FnOnce(&Site) + Send,
+) {
     on_site(|site| {
-        site.configure(QUICK);
+        site.configure(configuration);
         bring_about(site);
         let before = site.routing();
         let daemon = site.start();
@@ -133,7 +143,11 @@ fn long_tunnel_comes_later(
             "{report}"
         );
         assert_eq!(site.json(&["status"])["in_place"], true);
+        let sent = || site.border().device_counters("tun1").expect("it is there");
+        let before_it = sent().sent_bytes;
         connection.send(LONG_BYTES);
+        let by_it = sent().sent_bytes - before_it;
+        assert!(by_it > LONG_BYTES as u64 / 2, "{by_it} by the tunnel");
         let log = daemon.log();
         assert_eq!(events(&daemon, "tunnel_awaited"), 1, "{log}");
         assert_eq!(events(&daemon, "class_moved"), 2, "{log}");
@@ -153,6 +167,62 @@ fn tunnel_that_is_absent_at_the_start_is_taken_once_it_is_there() {
         |site| ip(site.border(), "link del tun1"),
         |site| make(site, 1),
     );
+}
+
+#[test]
+fn tunnel_that_is_absent_at_the_start_is_taken_in_every_way_of_steering() {
+    for steering in ["mark", "redirect"] {
+        long_tunnel_comes_later_with(
+            &format!("[steering]\nmode = '{steering}'\n{QUICK}"),
+            "absent",
+            "no such device",
+            |site| ip(site.border(), "link del tun1"),
+            |site| make(site, 1),
+        );
+    }
+}
+
+#[test]
+fn links_are_looked_at_where_nobody_is_asked() {
+    let configuration = format!("{QUICK}enabled = false\n");
+    long_tunnel_comes_later_with(
+        &configuration,
+        "absent",
+        "no such device",
+        |site| ip(site.border(), "link del tun1"),
+        |site| make(site, 1),
+    );
+    long_tunnel_comes_later_with(
+        &configuration,
+        "no_address",
+        "no address in the network of its gateway",
+        |site| ip(site.border(), "address flush dev tun1"),
+        |site| give_addresses(site, 1),
+    );
+}
+
+#[test]
+fn tunnel_that_dies_behind_its_link_keeps_its_class_where_nobody_is_asked() {
+    on_site(|site| {
+        site.configure(&format!("{QUICK}enabled = false\n"));
+        let daemon = site.run();
+        // Next hops that would be found dead within a second, were they asked.
+        for tunnel in 0..2 {
+            ip(far(site), &format!("address flush dev tun{tunnel}"));
+            ip(
+                site.border(),
+                &format!("neigh flush dev tun{tunnel} nud all"),
+            );
+        }
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        assert_eq!(ready(site), (200, "ready\n".to_owned()));
+        let report = health(site);
+        for tunnel in report["tunnels"].as_array().expect("two") {
+            assert_eq!(tunnel["evidence"], "link", "{report}");
+            assert_eq!(tunnel["condition"], "up", "{report}");
+        }
+        assert!(daemon.end(Signal::SIGTERM).success());
+    });
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub(super) async fn examine(
         let remedy = "set health.enabled to true, or watch them by other means";
         return Ok(vec![Check::warn(
             "health of the tunnels",
-            "not watched, so a dead tunnel keeps its class",
+            "their links alone are watched, so a tunnel that dies behind its link keeps its class",
             remedy,
         )]);
     }
@@ -31,7 +31,7 @@ pub(super) async fn examine(
     for (class, tunnel) in config.tunnels() {
         let check = format!("health of {}", config.name_of(class, tunnel));
         let name = class.name();
-        let by = format!("watched by {}", tunnel.watched_by());
+        let by = format!("watched by {}", config.watched_by(tunnel));
         checks.push(match (tunnel.peer, tunnel.gateway.is_point_to_point()) {
             (Some(peer), _) => reach(netlink, interfaces, tunnel, name, peer, check, by).await?,
             (None, false) => {

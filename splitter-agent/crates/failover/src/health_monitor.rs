@@ -370,6 +370,7 @@ type Identity = (KeyRing, Nonce);
 
 fn identity(config: &Config, keys: &KeyRings) -> Result<Option<Identity>, KeyError> {
     let file = config.health.key_file.as_deref();
+    let file = file.filter(|_| config.health.enabled);
     let ring = file.map(|file| keys.of(file)).transpose()?;
     Ok(ring.map(|ring| (ring, Nonce::random())))
 }

@@ -80,6 +80,7 @@ impl MonitoredTunnel {
     ) -> Self {
         let gateway = spec.tunnel.gateway;
         let neighbour = gateway.v4.map(IpAddr::V4).or(gateway.v6.map(IpAddr::V6));
+        let neighbour = neighbour.filter(|_| spec.health.enabled);
         let peer = spec.tunnel.peer;
         let remote = peer.zip(identity).map(|(peer, (key, nonce))| RemotePeer {
             peer,

@@ -41,8 +41,12 @@ pub enum HealthMonitorError {
 
 impl Shared {
     pub(super) fn new(config: &Config) -> Result<Self, HealthMonitorError> {
+        let files = match config.health.enabled {
+            true => config.key_files(),
+            false => std::collections::BTreeSet::new(),
+        };
         Ok(Self {
-            keys: KeyRings::load(config.key_files())?,
+            keys: KeyRings::load(files)?,
             netlink: Arc::new(Netlink::connect()?),
             events: LinkEvents::listen()?,
             overload: OverloadSigns::default(),

@@ -30,6 +30,7 @@ pub(super) fn specs(config: &Config) -> Vec<MonitorSpec> {
             // Neither has to do with how it is watched.
             weight: std::num::NonZeroU8::MIN,
             rate_mbit: None,
+            peer: tunnel.peer.filter(|_| config.health.enabled),
             ..tunnel.clone()
         },
         mark: match role {

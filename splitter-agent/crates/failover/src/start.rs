@@ -71,7 +71,7 @@ impl HealthMonitor {
         let tunnel = &mut self.monitored[index];
         tunnel.start = start;
         tunnel.watch.restart(timing, start, now);
-        let (role, by) = (tunnel.spec.role.name(), tunnel.spec.tunnel.watched_by());
+        let (role, by) = (tunnel.spec.role.name(), self.config.watched_by(&tunnel.spec.tunnel));
         tracing::info!(event = "tunnel_watched", device = %tunnel.device, "watching the {role} tunnel by {by}");
         let link = tunnel.watch.link_state().kind();
         if link != LinkKind::Up {

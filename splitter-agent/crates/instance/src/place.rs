@@ -27,8 +27,7 @@ impl Instance {
         })
     }
 
-    /// Returns where the classes of every site are meant to be now. Without `health.enabled` each is in
-    /// its own tunnel.
+    /// Returns where the classes of every site are meant to be now.
     ///
     /// # Errors
     /// When the state file cannot be read.
@@ -120,9 +119,6 @@ impl Instance {
     }
 
     pub(crate) fn placements_with(&self, state: Option<&State>) -> Placements {
-        if !self.config.health.enabled {
-            return Placements::default();
-        }
         let remembered = || state.map(|state| state.placements.clone());
         let placements = self.placed().clone().or_else(remembered);
         placements.unwrap_or_default().of_sites_in(&self.config)

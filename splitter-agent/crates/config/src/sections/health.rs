@@ -23,12 +23,12 @@ const HOLD_DOWN: Duration = Duration::from_secs(5);
 section! {
     /// Says how `splitter run` watches the tunnels; see docs.
     pub struct Health, GivenHealth {
-        /// The daemon watches the tunnels. Without, a dead tunnel keeps its class.
+        /// The daemon watches the tunnels. Without, it looks at their links alone.
         enabled: bool = key("enabled", Restart(NEW_START), boolean())
             .default(true)
             .trade_off(
-                "`false`: nothing is watched, and each class stays in its own tunnel whatever \
-                 happens to that.",
+                "`false`: nobody is asked. A tunnel whose device is absent, down or without its \
+                 address carries nothing, and one that dies behind its link keeps its class.",
             );
 
         /// The key that both borders' agents share is 64 hexadecimal digits in this file of mode

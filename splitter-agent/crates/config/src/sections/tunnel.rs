@@ -6,6 +6,7 @@ use std::num::{NonZeroU8, NonZeroU32};
 use serde_json::{Value as Json, json};
 use splitter_netlink::{Family, InterfaceName};
 
+use crate::Config;
 use crate::declaration::key;
 use crate::declare::section;
 use crate::key::Change::{Reload, Set};
@@ -124,15 +125,18 @@ impl Gateways {
     }
 }
 
-impl Tunnel {
-    /// Says by what an agent knows whether the tunnel is alive, in words that follow "by".
+impl Config {
+    /// Says by what an agent knows whether a tunnel is alive, in words that follow "by".
     #[must_use]
-    pub fn watched_by(&self) -> String {
-        let next_hop = self.gateway.of(Family::V4).or(self.gateway.of(Family::V6));
-        match (self.peer, next_hop) {
-            (Some(peer), _) => format!("probes to {peer}"),
-            (None, Some(next_hop)) => format!("its link and the next hop {next_hop}"),
-            (None, None) => "its link alone".to_owned(),
+    pub fn watched_by(&self, tunnel: &Tunnel) -> String {
+        let gateway = tunnel.gateway;
+        let next_hop = gateway.of(Family::V4).or(gateway.of(Family::V6));
+        match (tunnel.peer, next_hop) {
+            (Some(peer), _) if self.health.enabled => format!("probes to {peer}"),
+            (None, Some(next_hop)) if self.health.enabled => {
+                format!("its link and the next hop {next_hop}")
+            }
+            _ => "its link alone".to_owned(),
         }
     }
 }

@@ -14,7 +14,11 @@ fn health_is_on_and_moves_within_a_second_by_default() {
     let example = Config::parse(&example(), "example").unwrap();
     let short = example.short.only().unwrap();
     assert_eq!(short.peer, Some("192.0.2.1".parse().unwrap()));
-    assert_eq!(short.watched_by(), "probes to 192.0.2.1");
+    assert_eq!(example.watched_by(short), "probes to 192.0.2.1");
     let alone = Config::parse(SMALLEST, "smallest").unwrap();
-    assert_eq!(alone.long.only().unwrap().watched_by(), "its link alone");
+    let long = alone.long.only().unwrap();
+    assert_eq!(alone.watched_by(long), "its link alone");
+    let mut nobody_asks = example.clone();
+    nobody_asks.health.enabled = false;
+    assert_eq!(nobody_asks.watched_by(short), "its link alone");
 }
