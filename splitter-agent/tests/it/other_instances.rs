@@ -1,11 +1,14 @@
 //! Instances that share a machine, and would share more: what one has is never touched by another.
 
-use std::process::Output;
+use std::process::{Command, Output};
 
 use flow_testbed::namespace::Namespace;
 use flow_testbed::topology::{GENERATOR, LAN};
 
-use crate::support::site::{BINARY, Site, on_site, output, stderr};
+use nix::sys::signal::Signal;
+
+use crate::support::daemon::Daemon;
+use crate::support::site::{BINARY, Site, on_site, output, stderr, stdout};
 
 /// A file for another instance: the site's, with these pieces of text replaced.
 fn other(site: &Site, changes: &[(impl AsRef<str>, impl AsRef<str>)]) {
@@ -128,5 +131,83 @@ fn pins_whose_devices_have_gone_are_free() {
         site.json(&["up"]);
         assert_eq!(site.json(&["status"])["in_place"], true);
         site.json(&["down"]);
+    });
+}
+
+/// The command in a container on the network namespace of the border: `/run` and the BPF file system are
+/// its own, and last as long as it.
+fn contained(site: &Site, arguments: &[&str]) -> Command {
+    let script = format!(
+        "mount -t tmpfs run {} && mount -t bpf bpf {} && exec \"$@\"",
+        site.path("run").display(),
+        site.bpffs().display()
+    );
+    let mut command = site.border().command("unshare");
+    command.args(["--mount", "sh", "-c", &script, "sh", BINARY]);
+    command.arg("--config").arg(site.path("other.toml"));
+    command.args(arguments);
+    command
+}
+
+#[test]
+fn instance_in_a_container_of_the_same_network_namespace_is_noticed() {
+    let other_lan = ("lan = [\"lan0\", \"gen0\"]", "lan = [\"other0\"]");
+    for (steering, changes) in [("dscp", &[][..]), ("mark", &[]), ("dscp", &[other_lan])] {
+        on_site(|site| {
+            site.configure(&format!("[steering]\nmode = '{steering}'\n"));
+            other(site, changes);
+            site.border()
+                .run("ip link add other0 type veth peer name other1")
+                .expect("root");
+            let before = site.routing();
+            site.json(&["up"]);
+            let up = (site.routing(), site.json(&["status"])["attached"].clone());
+            for command in ["plan", "up", "run", "down"] {
+                let output = output(contained(site, &[command]));
+                let reported = stderr(&output);
+                assert_eq!(output.status.code(), Some(5), "{command}: {reported}");
+                for words in ["such as one in a container", "gen0 and lan0"] {
+                    assert!(reported.contains(words), "{command}: {reported}");
+                }
+            }
+            let cleared = output(contained(site, &["down", "--all"]));
+            let reported = stdout(&cleared);
+            assert_eq!(cleared.status.code(), Some(5), "{cleared:?}");
+            assert!(
+                reported.contains("the instance at gen0 and lan0"),
+                "{reported}"
+            );
+            let after = (site.routing(), site.json(&["status"])["attached"].clone());
+            assert_eq!(after, up);
+            assert_eq!(site.json(&["plan"])["changed"], false);
+            assert!(site.splitter(&["down", "--all"]).status.success());
+            site.assert_clean(&before);
+        });
+    }
+}
+
+#[test]
+fn what_a_container_has_left_is_taken_away_once_it_is_gone() {
+    on_site(|site| {
+        let before = site.routing();
+        other(site, &[] as &[(&str, &str)]);
+        let container = Daemon::start(contained(site, &["run"]), &site.path("other-log"));
+        site.wait_for("the container's instance to be up", || {
+            assert!(container.is_running(), "{}", container.log());
+            (site.get("/ready").ok()?.0 == 200).then_some(())
+        });
+        let reported = site.refused(&["up"], 5);
+        assert!(
+            reported.contains("such as one in a container"),
+            "{reported}"
+        );
+        site.refused(&["down", "--all"], 5);
+        // Its mounts go with it, and with them what was pinned.
+        container.end(Signal::SIGKILL);
+        site.wait_for("its programs to go", || {
+            let down = site.splitter(&["down", "--all"]);
+            down.status.success().then_some(())
+        });
+        site.assert_clean(&before);
     });
 }

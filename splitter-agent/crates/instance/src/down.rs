@@ -26,6 +26,10 @@ impl Instance {
         let _changing = self.changing.lock().await;
         let directory = self.config.instance_dir();
         pin_owner::check(&self.pins, &directory)?;
+        if !self.pins.exist() {
+            let interfaces = self.netlink.interfaces().await?;
+            self.check_for_unseen(&interfaces).await?;
+        }
         let (footprints, original_qdiscs) = match State::read(&directory)? {
             Some(state) => {
                 let footprints: Vec<_> = state.footprints().into_iter().cloned().collect();

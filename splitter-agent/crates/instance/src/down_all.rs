@@ -13,6 +13,7 @@ use crate::down::{Remains, clear};
 use crate::found::{FoundInstance, Search};
 use crate::privileges::check_capabilities;
 use crate::state::current_network;
+use crate::unseen::{interfaces_of_others, programs_at};
 use crate::{InstanceError, Lock};
 
 /// Reports what [`down_all`] came to.
@@ -55,7 +56,10 @@ pub async fn down_all(search: &Search, file: Option<&Config>) -> Result<Cleared,
     let netlink = Netlink::connect()?;
     let mut cleared = Cleared::default();
     let mut claims = Claims::default();
-    for instance in search.instances()? {
+    let instances = search.instances()?;
+    let known = instances.iter().map(|it| remains(it, file).pins);
+    let known = known.flat_map(|pins| programs_at(&pins)).collect();
+    for instance in instances {
         match held(&instance) {
             Ok(_lock) => {
                 let remains = remains(&instance, file);
@@ -70,6 +74,17 @@ pub async fn down_all(search: &Search, file: Option<&Config>) -> Result<Cleared,
             }
             Err(Reason::Failed(error)) => return Err(error),
         }
+    }
+    if let Some(interfaces) = interfaces_of_others(&netlink, &known).await? {
+        claims.are_incomplete = true;
+        cleared.kept.push(Kept {
+            name: format!("at {interfaces}"),
+            why: "its program is attached, and its state is not to be seen from here: run this where \
+                  it was brought up, such as in its container, or, if nobody has it any more, detach \
+                  its program (`bpftool net show dev INTERFACE`)"
+                .to_owned(),
+            is_running: true,
+        });
     }
     // What an agent has put where cannot be told without its state: then nothing else is touched.
     if !claims.are_incomplete {

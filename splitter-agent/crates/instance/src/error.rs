@@ -40,6 +40,16 @@ pub enum InstanceError {
         /// What both claim.
         shared: String,
     },
+    /// Another instance has its rules there, and its state is not to be seen.
+    #[error(
+        "an instance whose state is not to be seen from here, such as one in a container, has {shared}, too, and a program at {interfaces}; give this one other numbers in `short.table`, `long.table` and `routes.rule_priority`, or run `splitter down` where that one was brought up; if nobody has it any more, detach its program (`bpftool net show dev INTERFACE`)"
+    )]
+    UnseenInstance {
+        /// The interfaces that its programs are attached to.
+        interfaces: String,
+        /// What both claim.
+        shared: String,
+    },
     /// Another instance of the same name has its pins where ours would be.
     #[error(
         "the pins {} are of an instance {place} with its state in {}; give this one another `name`, or another `bpffs`",
@@ -153,6 +163,7 @@ impl InstanceError {
         match self {
             Self::Running { .. }
             | Self::OtherInstance { .. }
+            | Self::UnseenInstance { .. }
             | Self::PinsTaken { .. }
             | Self::OtherTableSize { .. }
             | Self::OtherSteering { .. } => true,

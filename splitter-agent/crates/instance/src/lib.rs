@@ -29,6 +29,7 @@ pub mod report;
 mod settled;
 mod state;
 mod thresholds;
+mod unseen;
 mod up;
 
 use std::path::{Path, PathBuf};
@@ -208,7 +209,11 @@ impl Instance {
         loaded: &Loaded,
         reading: Reading,
     ) -> Result<Plan, InstanceError> {
-        other_instances::check(&self.config, !matches!(loaded, Loaded::Nothing))?;
+        let is_up = !matches!(loaded, Loaded::Nothing);
+        other_instances::check(&self.config, is_up)?;
+        if !is_up {
+            self.check_for_unseen(interfaces).await?;
+        }
         let absent = self.absent(interfaces)?;
         let state = State::read(&self.config.instance_dir())?;
         let previous = state.as_ref().map(State::footprints).unwrap_or_default();

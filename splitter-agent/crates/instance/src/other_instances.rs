@@ -42,7 +42,7 @@ pub(crate) fn check(config: &Config, is_up: bool) -> Result<(), InstanceError> {
 }
 
 /// The directories in which states of instances may be.
-fn directories(config: &Config, is_up: bool) -> Result<Vec<PathBuf>, InstanceError> {
+pub(crate) fn directories(config: &Config, is_up: bool) -> Result<Vec<PathBuf>, InstanceError> {
     let search = match is_up {
         true => Search::under(&config.runtime_dir),
         false => Search::everywhere(&Location {

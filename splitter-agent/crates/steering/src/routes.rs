@@ -76,7 +76,7 @@ pub use conflict::Conflict;
 pub use destinations::{Destinations, FollowedPrefixes};
 pub use follow::plan_follow;
 pub use item::{Item, NextHop, Route, Rule, Selector};
-pub use leftovers::remove_leftovers;
+pub use leftovers::{our_rules, remove_leftovers};
 pub use matching::supports_exact_dscp;
 pub use other_rules::{OtherRule, other_rules};
 pub use picture::MainTables;

@@ -43,6 +43,20 @@ pub async fn remove_leftovers(
     Ok(removed)
 }
 
+/// Lists the rules of both families with our protocol number, whichever instance has made them.
+///
+/// # Errors
+/// When the kernel does not list them.
+pub async fn our_rules(netlink: &Netlink) -> Result<Vec<Rule>, NetlinkError> {
+    let mut ours = Vec::new();
+    for family in [Family::V4, Family::V6] {
+        let rules = snapshot::rules(netlink, family).await?;
+        let rules = rules.iter().filter(|it| is_our_rule(it));
+        ours.extend(rules.filter_map(Rule::from_message));
+    }
+    Ok(ours)
+}
+
 impl Footprint {
     fn has_rule(&self, message: &RuleMessage) -> bool {
         match Rule::from_message(message) {
