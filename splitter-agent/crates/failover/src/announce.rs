@@ -1,13 +1,10 @@
 //! What happens to the tunnels, in words and numbers: for the log, and for the report.
 
-use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
 use splitter_config::SiteName;
-use splitter_health::{
-    Cause, Change, Condition, Evidence, KeyNews, LinkKind, Overload, PeerPresence,
-};
+use splitter_health::{Cause, Change, Condition, Evidence, LinkKind, Overload, PeerPresence};
 use splitter_netlink::{InterfaceName, list_names};
 use splitter_policy::flow::Class;
 use splitter_steering::{Egress, Placement};
@@ -133,22 +130,6 @@ pub(super) fn warn_once(tunnel: &mut MonitoredTunnel, error: &SocketError) {
     let problem = error.to_string();
     if tunnel.is_new_problem(&problem) {
         tracing::warn!(event = "probe_socket_failed", "{problem}; trying again");
-    }
-}
-
-/// The peer's probes bear another key's code, or one of ours again.
-pub(super) fn log_key(device: &InterfaceName, peer: IpAddr, news: KeyNews) {
-    match news {
-        KeyNews::Differs => tracing::warn!(
-            event = "peer_key_differs",
-            %device,
-            %peer,
-            "the peer has another key, so that probes are not answered: health.key_file must hold the \
-             same at both borders (`splitter doctor` shows the fingerprints of its keys)"
-        ),
-        KeyNews::Fits => {
-            tracing::info!(event = "peer_key_fits", %device, %peer, "the peer has one of our keys again")
-        }
     }
 }
 

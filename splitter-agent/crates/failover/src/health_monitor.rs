@@ -27,7 +27,7 @@ use super::monitored_tunnel::MonitoredTunnel;
 use super::next_hops::resolve_next_hops;
 use super::overload_signs::OverloadSigns;
 use super::shared::{HealthMonitorError, Shared};
-use super::spec::{monitored_tunnel, specs, timing};
+use super::spec::{specs, timing};
 use super::switch::Failover;
 use splitter_instance::report::SharedReport;
 use splitter_instance::{Instance, Lock};
@@ -75,7 +75,7 @@ impl HealthMonitor {
             site: config.site_name(),
             monitored: specs(config)
                 .into_iter()
-                .map(|it| monitored_tunnel(it, identity.as_ref()))
+                .map(|it| MonitoredTunnel::new(it, identity.as_ref()))
                 .collect(),
             config: config.clone(),
             identity,
@@ -183,7 +183,7 @@ impl HealthMonitor {
                 self.monitored.push(before.swap_remove(known));
                 continue;
             }
-            let mut tunnel = monitored_tunnel(spec, self.identity.as_ref());
+            let mut tunnel = MonitoredTunnel::new(spec, self.identity.as_ref());
             let same_device = before.iter().find(|it| it.device == tunnel.device);
             if same_device.is_some_and(|it| it.watch.machine().is_unseen()) {
                 tunnel.start = Start::Unseen;

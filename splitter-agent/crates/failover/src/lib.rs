@@ -13,6 +13,7 @@ mod liveness;
 mod monitored_tunnel;
 mod next_hops;
 mod overload_signs;
+mod responding;
 mod shared;
 mod sites;
 mod socket;

@@ -3,27 +3,23 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use splitter_config::Dscp;
 use splitter_health::{
-    Cause, DATAGRAM_BYTES, Evidence, KeyMismatch, KeyRing, LOST_AFTER, LinkState, Nonce, Prober,
-    Responder, Start, TunnelWatch,
+    Cause, Evidence, KeyRing, LOST_AFTER, LinkState, Nonce, Prober, Responder, Start, TunnelWatch,
 };
 use splitter_netlink::InterfaceName;
 use tokio::task::JoinHandle;
 
-use super::announce::log_key;
-use super::socket::{Binding, ProberSocket, ResponderSocket, SocketError};
-use super::spec::MonitorSpec;
+use super::responding::Responding;
+use super::socket::{Binding, ProberSocket, SocketError};
+use super::spec::{MonitorSpec, timing};
 use splitter_instance::report::SharedReport;
 
 /// How soon a socket that could not be had is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// After an error that a socket does not get over by itself, so that it does not spin.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// One tunnel, its sockets and what was last reported of it.
 #[derive(Debug)]
@@ -73,11 +69,7 @@ impl Drop for Sockets {
 }
 
 impl MonitoredTunnel {
-    pub(super) fn new(
-        spec: MonitorSpec,
-        identity: Option<&(KeyRing, Nonce)>,
-        watch: impl FnOnce(Option<Prober>, bool) -> TunnelWatch,
-    ) -> Self {
+    pub(super) fn new(spec: MonitorSpec, identity: Option<&(KeyRing, Nonce)>) -> Self {
         let gateway = spec.tunnel.gateway;
         let neighbour = gateway.v4.map(IpAddr::V4).or(gateway.v6.map(IpAddr::V6));
         let neighbour = neighbour.filter(|_| spec.health.enabled);
@@ -96,10 +88,18 @@ impl MonitoredTunnel {
             .as_ref()
             .and(identity)
             .map(|(key, nonce)| Prober::new(key.clone(), spec.number, *nonce));
+        let timing = timing(&spec.health);
+        let has_neighbour = neighbour.is_some();
         Self {
             device: spec.tunnel.device.clone(),
             neighbour,
-            watch: watch(prober, neighbour.is_some()),
+            watch: TunnelWatch::new(
+                timing,
+                prober,
+                has_neighbour,
+                Start::Trusted,
+                Duration::ZERO,
+            ),
             start: Start::Trusted,
             was_looked_at: false,
             last_cause: Cause::Answer,
@@ -237,56 +237,5 @@ impl MonitoredTunnel {
         let is_new_problem = remote.problem != problem;
         problem.clone_into(&mut remote.problem);
         is_new_problem
-    }
-}
-
-/// What answers probes of a tunnel. It runs next to the loop that judges the tunnels, so that a wait
-/// there does not look like a dead tunnel from the other side.
-struct Responding {
-    device: InterfaceName,
-    peer: IpAddr,
-    responder: Arc<Mutex<Responder>>,
-    start: Instant,
-    report: SharedReport,
-}
-
-impl Responding {
-    /// Answers for ever.
-    async fn run(self, socket: ResponderSocket) {
-        let mut buffer = [0; DATAGRAM_BYTES + 1];
-        let mut mismatch = KeyMismatch::default();
-        loop {
-            let request = match socket.receive(&mut buffer).await {
-                Ok(request) => request,
-                Err(error) => {
-                    tracing::debug!(%error, "cannot receive probes");
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-            };
-            let (now, source) = (self.start.elapsed(), request.source.ip());
-            let answer = {
-                let mut responder = self
-                    .responder
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
-                let bytes = &buffer[..request.length.min(buffer.len())];
-                responder.answer(bytes, source, now)
-            };
-            let result = answer.map(drop);
-            if source == self.peer
-                && let Some(news) = mismatch.note(result, now)
-            {
-                log_key(&self.device, self.peer, news);
-            }
-            match answer {
-                Ok(reply) => {
-                    if let Err(error) = socket.reply(request, &reply) {
-                        tracing::debug!(%error, "cannot answer a probe");
-                    }
-                }
-                Err(refusal) => self.report.refused(refusal),
-            }
-        }
     }
 }

@@ -1,12 +1,8 @@
 //! By what a tunnel is watched, as the configuration says it.
 
-use std::time::Duration;
-
 use splitter_config::{Config, Dscp, Health, Tunnel};
-use splitter_health::{KeyRing, Nonce, Start, Timing, TunnelWatch};
+use splitter_health::Timing;
 use splitter_policy::flow::TunnelRole;
-
-use super::monitored_tunnel::MonitoredTunnel;
 
 /// All that a tunnel is watched by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,23 +36,6 @@ pub(super) fn specs(config: &Config) -> Vec<MonitorSpec> {
         health: config.health.clone(),
     });
     specs.collect()
-}
-
-pub(super) fn monitored_tunnel(
-    spec: MonitorSpec,
-    identity: Option<&(KeyRing, Nonce)>,
-) -> MonitoredTunnel {
-    let timing = timing(&spec.health);
-    let watch = |prober, has_neighbour| {
-        TunnelWatch::new(
-            timing,
-            prober,
-            has_neighbour,
-            Start::Trusted,
-            Duration::ZERO,
-        )
-    };
-    MonitoredTunnel::new(spec, identity, watch)
 }
 
 pub(super) fn timing(health: &Health) -> Timing {

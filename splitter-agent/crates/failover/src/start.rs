@@ -71,7 +71,10 @@ impl HealthMonitor {
         let tunnel = &mut self.monitored[index];
         tunnel.start = start;
         tunnel.watch.restart(timing, start, now);
-        let (role, by) = (tunnel.spec.role.name(), self.config.watched_by(&tunnel.spec.tunnel));
+        let (role, by) = (
+            tunnel.spec.role.name(),
+            self.config.watched_by(&tunnel.spec.tunnel),
+        );
         tracing::info!(event = "tunnel_watched", device = %tunnel.device, "watching the {role} tunnel by {by}");
         let link = tunnel.watch.link_state().kind();
         if link != LinkKind::Up {
