@@ -7,7 +7,8 @@ use splitter_config::{Config, Tunnel};
 use splitter_netlink::{Family, Interfaces, NetlinkError};
 use splitter_policy::flow::Class;
 
-use super::{Exempt, RouteAudit, TABLE_MAIN, Unsplit, UnsplitReason, without_next_hop};
+use super::found::{Exempt, RouteAudit, Unsplit, UnsplitReason};
+use super::{TABLE_MAIN, without_next_hop};
 use crate::routes::destinations::Cover;
 use crate::routes::foreign_rule::{ForeignRule, Forwarded, command};
 use crate::routes::probe::Answer;
