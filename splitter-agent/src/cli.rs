@@ -3,17 +3,21 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-#[cfg(feature = "top")]
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use flow_cli::LogFormat;
 use flow_cli::pages::CompletionsArgs;
 use splitter_agent::explanation::Endpoint;
-#[cfg(feature = "top")]
-use splitter_agent::overview::SortBy;
 use splitter_config::DEFAULT_PATH;
 use splitter_datapath::tap::TapPoint;
+
+mod advise;
+#[cfg(feature = "top")]
+mod top;
+
+pub(crate) use self::advise::AdviseArgs;
+#[cfg(feature = "top")]
+pub(crate) use self::top::TopArgs;
 
 /// Gives short TCP flows a WAN tunnel of their own.
 ///
@@ -258,105 +262,6 @@ pub(crate) struct SetArgs {
     pub(crate) dry_run: bool,
 }
 
-/// Arguments of `advise`.
-#[derive(Debug, Args)]
-pub(crate) struct AdviseArgs {
-    /// Flows from a CSV file instead of the agent's: a flow's payload in bytes on each line, or
-    /// size in bytes and cumulative probability.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) sizes: Option<PathBuf>,
-    /// Load of both tunnels together, in percent.
-    #[arg(
-        long,
-        value_name = "PERCENT",
-        default_value_t = 50,
-        requires = "sizes",
-        value_parser = clap::value_parser!(u8).range(1..=99)
-    )]
-    pub(crate) load: u8,
-    /// Rates of the short and of the long tunnel in Mbit/s.
-    #[arg(
-        long,
-        value_name = "SHORT,LONG",
-        default_value = "100,100",
-        requires = "sizes",
-        value_parser = rates
-    )]
-    pub(crate) rates: Rates,
-    /// Round-trip time without queues, in milliseconds.
-    #[arg(long, value_name = "MS", default_value = "20", requires = "sizes", value_parser = positive)]
-    pub(crate) rtt_ms: f64,
-    /// The threshold to compare with; 40 packets or 60000 bytes if left out.
-    #[arg(long, value_name = "N", requires = "sizes", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) threshold: Option<u32>,
-    /// Thresholds in bytes instead of packets.
-    #[arg(long, requires = "sizes")]
-    pub(crate) bytes: bool,
-}
-
-/// Rates of the short and of the long tunnel in Mbit/s.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rates(pub(crate) [f64; 2]);
-
-fn rates(text: &str) -> Result<Rates, String> {
-    let (short, long) = text
-        .split_once(',')
-        .ok_or("give two numbers with a comma between them, such as 100,50")?;
-    Ok(Rates([positive(short)?, positive(long)?]))
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(number) if (1e-3..=1e9).contains(&number) => Ok(number),
-        _ => Err("give a number from 0.001 to 1000000000".to_owned()),
-    }
-}
-
-/// Arguments of `top`.
-#[cfg(feature = "top")]
-#[derive(Debug, Args)]
-pub(crate) struct TopArgs {
-    /// Look every so many seconds, 0.1 to 3600; + and - change it.
-    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
-    pub(crate) interval: Duration,
-    /// Order flows by this column; s and S change it.
-    #[arg(short, long, value_name = "COLUMN", value_enum, default_value_t)]
-    pub(crate) sort: SortBy,
-    /// Order them the other way round; r changes it.
-    #[arg(short, long)]
-    pub(crate) reverse: bool,
-    /// Show only flows in whose name all of these words occur, which is
-    /// "SOURCE:PORT -> DESTINATION:PORT class=short tunnel=short"; / changes it.
-    #[arg(
-        short,
-        long,
-        value_name = "WORDS",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pub(crate) filter: String,
-    /// Keep so many flows at most, the first in the order chosen: 1 to 10000. 1000 if left out, and
-    /// 50 with --once.
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    pub(crate) limit: Option<u16>,
-    /// Print one sample as text and end; --json prints it as JSON. Takes two looks, an interval
-    /// apart.
-    #[arg(long)]
-    pub(crate) once: bool,
-}
-
-/// Reads an interval; shorter ones would load the machine, longer ones show nothing live.
-#[cfg(feature = "top")]
-fn interval(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .parse()
-        .map_err(|_| "this is not a number of seconds".to_owned())?;
-    if !(0.1..=3_600.0).contains(&seconds) {
-        return Err("give 0.1 to 3600 seconds".to_owned());
-    }
-    Ok(Duration::from_secs_f64(seconds))
-}
-
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
@@ -397,15 +302,6 @@ mod tests {
     #[test]
     fn definitions_are_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    #[cfg(feature = "top")]
-    fn intervals_are_bounded() {
-        assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
-        for wrong in ["0", "-1", "nan", "inf", "1e9", "soon", ""] {
-            assert!(interval(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]
