@@ -8,7 +8,7 @@ use flow_testbed::require::Requirement::Program;
 use serde_json::Value;
 
 use crate::support::pair::{cut_at, mend_at, on_pair};
-use crate::support::site::on_site;
+use crate::support::site::{on_site, stdout};
 use crate::support::vrrp::Shared;
 
 const NEEDED: [Requirement; 3] = [Program("keepalived"), Program("vtysh"), Program("curl")];
@@ -72,6 +72,21 @@ fn takeover_costs_flows_their_state_and_nothing_else() {
         });
         let status = shared.json(1, &["status"]);
         assert_eq!(status["in_place"], true, "{status}");
+    });
+}
+
+#[test]
+fn doctor_warns_of_a_device_that_takes_the_packets_of_the_site() {
+    on_site(|site| {
+        let warned = || {
+            let shown = stdout(&site.splitter(&["doctor"]));
+            shown.contains("warn  devices on lan0: what is sent to the link address of vrrp.51")
+        };
+        assert!(!warned());
+        // As `use_vmac` of keepalived makes it.
+        let line = "ip link add link lan0 name vrrp.51 address 00:00:5e:00:01:33 type macvlan mode private";
+        site.border().run(line).expect("the kernel has them");
+        assert!(warned());
     });
 }
 

@@ -27,7 +27,10 @@ pub(super) async fn examine(
     let ours = xdp::ours(config);
     for name in &config.lan {
         match interfaces.named(name) {
-            Ok(interface) => checks.extend(lan(interface, config, ours.as_deref()).await),
+            Ok(interface) => {
+                checks.extend(lan(interface, config, ours.as_deref()).await);
+                checks.extend(taken_away(interface, &interfaces));
+            }
             Err(error) => checks.push(Check::fail(
                 format!("interface {name}"),
                 error.to_string(),
@@ -101,6 +104,32 @@ fn link(what: &str, interface: &Interface) -> Check {
         check,
         format!("up, {}, MTU {}", xdp::driver(interface), interface.mtu),
     )
+}
+
+/// Devices on top of an interface of the site, at which packets for their addresses come in: the rules,
+/// which select the interface, do not see those.
+fn taken_away(interface: &Interface, interfaces: &Interfaces) -> Option<Check> {
+    const KINDS: [&str; 3] = ["macvlan", "macvtap", "ipvlan"];
+    let is_on_it = |it: &&Interface| {
+        let is_of_kind = it.kind.as_deref().is_some_and(|it| KINDS.contains(&it));
+        is_of_kind && it.lower == Some(interface.index)
+    };
+    let upper: Vec<_> = interfaces
+        .iter()
+        .filter(is_on_it)
+        .map(|it| it.name.as_str())
+        .collect();
+    (!upper.is_empty()).then(|| {
+        Check::warn(
+            format!("devices on {}", interface.name),
+            format!(
+                "what is sent to the link address of {} comes in there, and is not split",
+                upper.join(" and ")
+            ),
+            "let the site's hosts have an address of the interface itself as their router (with \
+             keepalived, leave out `use_vmac`)",
+        )
+    })
 }
 
 fn ethernet(interface: &Interface) -> Check {

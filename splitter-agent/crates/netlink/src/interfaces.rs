@@ -41,6 +41,9 @@ pub struct Interface {
     pub xdp: Option<Xdp>,
     /// What it is a VLAN of, if it is one.
     pub vlan: Option<VlanDevice>,
+    /// The number of the interface of the same network namespace that it is linked to: the one that a
+    /// VLAN or macvlan lies on, or the other end of a veth device.
+    pub lower: Option<u32>,
     /// The hardware behind it.
     pub parent: Option<ParentDevice>,
     /// What has passed through it, where the kernel counts that.
@@ -310,6 +313,7 @@ fn interface(link: LinkMessage) -> Interface {
         address: None,
         xdp: None,
         vlan: None,
+        lower: None,
         parent: None,
         traffic: None,
     };
@@ -348,14 +352,14 @@ fn interface(link: LinkMessage) -> Interface {
             _ => {}
         }
     }
-    interface.vlan =
-        carrier
-            .filter(|_| !is_elsewhere)
-            .zip(is_service)
-            .map(|(carrier, is_service)| VlanDevice {
-                carrier,
-                is_service,
-            });
+    interface.lower = carrier.filter(|_| !is_elsewhere);
+    interface.vlan = interface
+        .lower
+        .zip(is_service)
+        .map(|(carrier, is_service)| VlanDevice {
+            carrier,
+            is_service,
+        });
     interface.parent = bus
         .zip(device)
         .map(|(bus, device)| ParentDevice { bus, device });
