@@ -164,7 +164,7 @@ fn rule_that_nothing_of_the_site_meets_is_no_finding() {
         // A table without a route for it.
         "ip rule add to 10.2.0.0/16 lookup 201 priority 502",
         // Behind ours.
-        "ip rule add to 10.2.0.0/16 lookup 200 priority 1500",
+        "ip rule add to 10.2.0.0/16 lookup 200 priority 1700",
     ] {
         router.run(line).unwrap();
     }
