@@ -16,8 +16,9 @@ use serde_json::Value;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::dscp::Dscp;
 
-use super::network::{Arrived, CABLES, Capture, LAN, Network, SERVER, Tunnel, VLANS, count_clsact};
-use super::{Row, queues};
+use super::network::{Arrived, CABLES, Capture, LAN, Network, SERVER, Tunnel, VLANS};
+use super::qdiscs::count_clsact;
+use super::{Row, queues, tenant};
 
 const SPLITTER: &str = "/bin/splitter";
 pub(crate) const CONFIG: &str = "/run/splitter.toml";
@@ -49,6 +50,8 @@ pub(crate) fn try_all(network: &Network, report: impl Fn(Row)) -> Result<()> {
     try_out("agent: marks by fwmark", mark_by_fwmark);
     try_out("agent: redirects", redirect);
     try_out("agent: sees its queues", queues::are_seen);
+    try_out("agent: shares by fair queues", queues::are_fair);
+    try_out("agent: leaves VRFs alone", tenant::keeps_its_routes);
     try_out("agent: taps", tap);
     Ok(())
 }
@@ -140,7 +143,11 @@ pub(crate) fn bring_up(mode: &str) -> Result<String> {
 }
 
 /// A flow that becomes long; what arrives by the two tunnels has these marks.
-fn send_both_classes(network: &Network, marks: [Dscp; 2], tunnels: [Tunnel; 2]) -> Result<()> {
+pub(crate) fn send_both_classes(
+    network: &Network,
+    marks: [Dscp; 2],
+    tunnels: [Tunnel; 2],
+) -> Result<()> {
     let before = packets_of_class(&json(&["status"])?, "short");
     let captures = [network.capture(tunnels[0])?, network.capture(tunnels[1])?];
     network.connect()?.send(2 * THRESHOLD, PAUSE)?;
@@ -289,7 +296,7 @@ pub(crate) fn configure(
 }
 
 /// Runs the agent to its end; what it printed.
-fn json(arguments: &[&str]) -> Result<Value> {
+pub(crate) fn json(arguments: &[&str]) -> Result<Value> {
     logged(arguments).map(|(reported, _)| reported)
 }
 

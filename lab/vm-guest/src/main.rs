@@ -5,7 +5,9 @@
 mod agent;
 mod network;
 mod programs;
+mod qdiscs;
 mod queues;
+mod tenant;
 
 use std::path::Path;
 use std::process::ExitCode;

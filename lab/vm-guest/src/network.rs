@@ -19,13 +19,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use aya::programs::{Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
-use futures_util::TryStreamExt as _;
-use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use nix::sched::{CloneFlags, setns, unshare};
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, LinkVlan, RouteMessageBuilder};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use splitter_config::PacketLog;
 use splitter_datapath::Object;
+use splitter_policy::dscp::Dscp;
 
 pub(crate) const LAN: &str = "lan0";
 /// What the border's tunnels are made of.
@@ -48,7 +47,7 @@ pub(crate) struct Network {
 }
 
 /// A network namespace.
-struct Space(File);
+pub(crate) struct Space(File);
 
 /// One way from the border to the server.
 #[derive(Clone, Copy)]
@@ -141,14 +140,7 @@ impl Network {
     }
 
     pub(crate) fn connect(&self) -> Result<Connection> {
-        let connect = || TcpStream::connect_timeout(&SERVER.into(), PATIENCE);
-        let stream = self
-            .site
-            .enter(connect)
-            .context("cannot reach the server")?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Connection(stream))
+        Connection::open_in(&self.site)
     }
 
     /// Puts a VLAN through each cable.
@@ -202,6 +194,20 @@ impl Tunnel {
 }
 
 impl Connection {
+    pub(crate) fn open_in(site: &Space) -> Result<Self> {
+        let connect = || TcpStream::connect_timeout(&SERVER.into(), PATIENCE);
+        let stream = site.enter(connect).context("cannot reach the server")?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self(stream))
+    }
+
+    /// Has its packets carry a DSCP from now on.
+    pub(crate) fn mark(&self, dscp: Dscp) -> Result<()> {
+        let tos = u32::from(dscp.value()) << 2;
+        Ok(SockRef::from(&self.0).set_tos_v4(tos)?)
+    }
+
     /// Sends so many small packets with a pause after each, and waits until they have come back.
     pub(crate) fn send(&mut self, packets: usize, pause: Duration) -> Result<()> {
         let (message, mut answer) = ([7; 100], [0; 100]);
@@ -245,7 +251,7 @@ impl Capture {
 }
 
 impl Space {
-    fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let make = || {
             unshare(CloneFlags::CLONE_NEWNET)?;
             File::open("/proc/thread-self/ns/net")
@@ -255,7 +261,7 @@ impl Space {
     }
 
     /// Runs `work` on a thread of its own in there.
-    fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+    pub(crate) fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let inside = || {
             setns(&self.0, CloneFlags::CLONE_NEWNET).expect("this is root");
             work()
@@ -293,7 +299,7 @@ fn finish_checksums(device: &str) -> Result<()> {
 }
 
 /// Sends back what each connection sends.
-fn serve(listener: &TcpListener) {
+pub(crate) fn serve(listener: &TcpListener) {
     for stream in listener.incoming().flatten() {
         thread::spawn(move || {
             let _ = stream.set_nodelay(true);
@@ -304,7 +310,7 @@ fn serve(listener: &TcpListener) {
 }
 
 /// Talks to the kernel about the network namespace of this thread.
-fn with_netlink<T>(work: impl AsyncFnOnce(&Handle) -> Result<T>) -> Result<T> {
+pub(crate) fn with_netlink<T>(work: impl AsyncFnOnce(&Handle) -> Result<T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -315,42 +321,7 @@ fn with_netlink<T>(work: impl AsyncFnOnce(&Handle) -> Result<T>) -> Result<T> {
     })
 }
 
-/// How many devices of this namespace have a `clsact` queueing discipline.
-pub(crate) fn count_clsact() -> Result<usize> {
-    with_netlink(async |it| {
-        let qdiscs: Vec<TcMessage> = it.qdisc().get().execute().try_collect().await?;
-        let is_clsact =
-            |it: &&TcMessage| it.attributes.contains(&TcAttribute::Kind("clsact".into()));
-        Ok(qdiscs.iter().filter(is_clsact).count())
-    })
-}
-
-/// The bytes that wait in a queueing discipline, as the kernel reports them.
-pub(crate) fn backlog(device: &str, handle: u32) -> Result<u32> {
-    let index = nix::net::if_::if_nametoindex(device)?.cast_signed();
-    with_netlink(async |it| {
-        let qdiscs: Vec<TcMessage> = it.qdisc().get().execute().try_collect().await?;
-        let is_it =
-            |it: &&TcMessage| it.header.index == index && u32::from(it.header.handle) == handle;
-        let found = qdiscs.iter().find(is_it).context("it is not there")?;
-        let backlog = found.attributes.iter().find_map(|it| match it {
-            TcAttribute::Stats(stats) => Some(stats.backlog),
-            _ => None,
-        });
-        backlog.context("the kernel reports no backlog")
-    })
-}
-
-pub(crate) fn remove_clsact(device: &str) -> Result<()> {
-    let index = nix::net::if_::if_nametoindex(device)?.cast_signed();
-    with_netlink(async |it| {
-        let mut removal = it.qdisc().del(index);
-        removal.message_mut().header.parent = TcHandle::CLSACT;
-        Ok(removal.execute().await?)
-    })
-}
-
-async fn cable(netlink: &Handle, here: &str, there: &str, space: &Space) -> Result<()> {
+pub(crate) async fn cable(netlink: &Handle, here: &str, there: &str, space: &Space) -> Result<()> {
     let veth = LinkVeth::new(here, there).build();
     let made = netlink.link().add(veth).execute().await;
     made.with_context(|| format!("cannot make the pair {here} and {there}"))?;
@@ -360,7 +331,7 @@ async fn cable(netlink: &Handle, here: &str, there: &str, space: &Space) -> Resu
 }
 
 /// Sets a device up, with an address in a network of 256.
-async fn set_up(netlink: &Handle, device: &str, address: Option<[u8; 4]>) -> Result<()> {
+pub(crate) async fn set_up(netlink: &Handle, device: &str, address: Option<[u8; 4]>) -> Result<()> {
     let up = LinkUnspec::new_with_name(device).up().build();
     netlink.link().set(up).execute().await?;
     if let Some(address) = address {
@@ -371,7 +342,7 @@ async fn set_up(netlink: &Handle, device: &str, address: Option<[u8; 4]>) -> Res
     Ok(())
 }
 
-async fn add_default_route(netlink: &Handle, gateway: Ipv4Addr) -> Result<()> {
+pub(crate) async fn add_default_route(netlink: &Handle, gateway: Ipv4Addr) -> Result<()> {
     let route = RouteMessageBuilder::<Ipv4Addr>::new().gateway(gateway);
     Ok(netlink.route().add(route.build()).execute().await?)
 }

@@ -9,7 +9,8 @@ use splitter_config::PacketLog;
 use splitter_datapath::Object;
 
 use super::agent::expected_hook;
-use super::network::{LAN, Network, remove_clsact};
+use super::network::{LAN, Network};
+use super::qdiscs::remove_clsact;
 use super::{Row, last_lines};
 
 /// Attached nowhere else: they only show that the kernel can host them.

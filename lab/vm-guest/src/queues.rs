@@ -1,6 +1,7 @@
 //! Whether the programs look at the queues that they are to look at.
 
 use std::fs::File;
+use std::fs::{read_to_string, write};
 use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
@@ -9,13 +10,20 @@ use aya::maps::{Array, Map, MapData};
 use splitter_config::Config;
 use splitter_datapath::Pins;
 
-use super::agent::{CONFIG, bring_up, configure, go_down};
-use super::network::{CABLES, Network, backlog};
+use super::agent::{CONFIG, bring_up, configure, go_down, json};
+use super::network::{CABLES, Network};
+use super::qdiscs::{backlog, passed};
 
 /// Where the agent notes the addresses of the queues' lengths in bytes.
 const ADDRESSES: &str = "SHORT_QUEUES";
 /// The short class' queue on either tunnel.
 const SHORT_QUEUE: u32 = 0x7410 << 16;
+/// That of the long class.
+const LONG_QUEUE: u32 = 0x7420 << 16;
+/// With some beyond twice the threshold, from which on a flow is in the long class whether it pauses or not.
+const LONG_PACKETS: usize = 140;
+/// What waits for a second then.
+const WAITING_BYTES: usize = 120_000;
 /// What each of some flows sends at once. All of them together wait for about a second.
 const SENT_BYTES: usize = 30_000;
 const FLOWS: usize = 8;
@@ -27,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) fn are_seen(network: &Network) -> Result<Vec<&'static str>> {
     configure("dscp", "generic", CABLES, true)?;
     let log = bring_up("generic")?;
-    let config = Config::parse(&std::fs::read_to_string(CONFIG)?, CONFIG)?;
+    let config = Config::parse(&read_to_string(CONFIG)?, CONFIG)?;
     let pin = Pins::new(&config.bpffs, &config.pin_dir()).map(ADDRESSES);
     let map = Map::Array(MapData::from_pin(pin).context("no addresses are pinned")?);
     // And the devices.
@@ -59,6 +67,30 @@ pub(crate) fn are_seen(network: &Network) -> Result<Vec<&'static str>> {
         }
     }
     bail!("before, seen and after were {last:?} at last")
+}
+
+/// Where the kernel has it, the long class has a queue for each flow.
+pub(crate) fn are_fair(network: &Network) -> Result<Vec<&'static str>> {
+    configure("dscp", "generic", CABLES, true)?;
+    let fair = "[share]\nlong_queue = 'fq_codel'\n";
+    write(CONFIG, read_to_string(CONFIG)?.replace("[share]\n", fair))?;
+    bring_up("generic")?;
+    let mut connections = [network.connect()?, network.connect()?];
+    for connection in &mut connections {
+        connection.send(LONG_PACKETS, Duration::ZERO)?;
+        connection.begin(&[7; WAITING_BYTES])?;
+    }
+    // While packets wait the kernel shows a class for each flow.
+    let plan = json(&["plan"])?;
+    ensure!(plan["changed"] == false, "{plan}");
+    let mut of_long = 0;
+    for tunnel in CABLES {
+        let (kind, packets) = passed(tunnel.device, LONG_QUEUE)?;
+        ensure!(kind == "fq_codel", "{kind}");
+        of_long += packets;
+    }
+    ensure!(of_long >= 40, "{of_long} packets left by the long class");
+    go_down(network)
 }
 
 /// A number in the kernel's memory, by the core file that it shows of itself (ELF, 64 bits).

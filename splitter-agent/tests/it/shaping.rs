@@ -122,6 +122,29 @@ fn root_that_could_not_be_restored_is_refused() {
     });
 }
 
+/// What the kernels of `vm-test` have, and what is said where one has none.
+#[test]
+fn long_flows_have_fair_queues_or_it_is_said_that_the_kernel_has_none() {
+    on_site(|site| {
+        let before = queues(site);
+        site.configure(&format!("{SHARE}long_queue = 'fq_codel'\n"));
+        let output = site.splitter(&["up"]);
+        let shaped = queues(site);
+        if output.status.success() {
+            let fair = "qdisc fq_codel 7420: parent 7400:20";
+            assert!(shaped.matches(fair).count() >= TUNNELS.len(), "{shaped}");
+            assert_eq!(site.json(&["plan"])["changed"], false);
+            assert!(site.splitter(&["down"]).status.success());
+        } else {
+            assert_eq!(output.status.code(), Some(3), "{output:?}");
+            let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+            let remedy = "or set share.long_queue = \"fifo\"";
+            assert!(reported.contains(remedy), "{reported}");
+        }
+        assert_eq!(queues(site), before, "it is as it was");
+    });
+}
+
 #[test]
 fn cloudburst_gets_a_queue_of_a_few_packets() {
     on_site(|site| {

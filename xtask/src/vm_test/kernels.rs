@@ -16,11 +16,13 @@ pub(super) const SERIES: [&str; 2] = ["6.1", "6.12"];
 
 /// In the order in which they need each other; what a kernel has built in is no file. Those from
 /// `llc` on are for VLANs.
-const MODULES: [&str; 9] = [
+const MODULES: [&str; 11] = [
     "veth",
     "sch_htb",
     "sch_ingress",
     "cls_bpf",
+    "sch_fq_codel",
+    "vrf",
     "llc",
     "stp",
     "mrp",

@@ -43,8 +43,8 @@ pub use replacement::{ReplaceError, Replacement};
 pub use schema::schema;
 pub use sections::{
     Advise, Attach, AttachMode, CloudburstQueue, DscpMatch, Flows, Gateways, Handover, Health, Log,
-    MAX_SITES, MAX_TUNNELS, Marks, Metrics, PacketLog, Protocol, Routes, Share, Site, SiteHealth,
-    Steering, SteeringMode, Tunnel, Tunnels,
+    LongQueue, MAX_SITES, MAX_TUNNELS, Marks, Metrics, PacketLog, Protocol, Routes, Share, Site,
+    SiteHealth, Steering, SteeringMode, Tunnel, Tunnels,
 };
 pub use values::{Dscp, InstanceName, InvalidValue, RulePriority, SiteName, TableId, Threshold};
 

@@ -25,7 +25,7 @@ pub use log::{Log, PacketLog};
 pub use marks::{DscpMatch, Marks};
 pub use metrics::Metrics;
 pub use routes::Routes;
-pub use share::{CloudburstQueue, Share};
+pub use share::{CloudburstQueue, LongQueue, Share};
 pub use site_health::SiteHealth;
 pub use sites::{MAX_SITES, Site};
 pub(crate) use sites::{SITES_EXAMPLE, listed as listed_sites, read_sites};

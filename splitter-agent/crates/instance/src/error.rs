@@ -154,7 +154,7 @@ impl InstanceError {
         matches!(
             self,
             Self::PlanRoutes(NoExactMatch | MarksCollide(_))
-                | Self::Shape(ShapeError::Unsupported { .. })
+                | Self::Shape(ShapeError::Unsupported { .. } | ShapeError::NoFairQueue { .. })
         )
     }
 

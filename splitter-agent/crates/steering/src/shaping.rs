@@ -12,6 +12,9 @@
 //! the program has written and names the class. Everything hangs from the root, so that it is
 //! gone with it, and nothing has to be pinned.
 //!
+//! Each class has a FIFO; the long one may have `fq_codel` instead. Packets of the short class have to leave in
+//! the order in which they came, whatever their flows: when a flow may change tunnels is worked out from that.
+//!
 //! The short class is guaranteed nearly all of the tunnel, and the long one next to nothing: HTB
 //! serves a class below its guarantee before any that borrows, whatever their priorities are.
 //!

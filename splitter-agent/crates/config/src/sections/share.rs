@@ -9,7 +9,7 @@ use crate::Config;
 use crate::declaration::key;
 use crate::declare::section;
 use crate::key::Change::Reload;
-use crate::kind::{milliseconds, whole};
+use crate::kind::{enumeration, milliseconds, whole, word};
 use crate::source::Source;
 use crate::values::Dscp;
 
@@ -33,6 +33,14 @@ section! {
         queue: Duration = key("queue_ms", Reload, milliseconds(1..=1_000))
             .default(QUEUE)
             .trade_off("Longer: fewer drops, later feedback to senders.");
+
+        /// The queue of the long class is one of these: "fifo", "fq_codel".
+        long_queue: LongQueue = key("long_queue", Reload, word())
+            .default(LongQueue::Fifo)
+            .trade_off(
+                "With `fq_codel` long flows do not wait for each other, and their senders hear of a \
+                 queue after some 5 ms, by ECN where they have it. Not every kernel has it.",
+            );
 
         /// Cloudburst's datagrams, known by this DSCP, have a tiny queue of their own.
         cloudburst_dscp: Option<Dscp> = key("cloudburst_dscp", Reload, whole(1..=63))
@@ -61,6 +69,16 @@ section! {
         .default(25)
         .off()
         .trade_off("More: a burst of datagrams takes more from the other flows.");
+    }
+}
+
+enumeration! {
+    /// The queueing discipline of the long class.
+    LongQueue {
+        /// One queue for all, which every kernel has.
+        Fifo = "fifo",
+        /// A queue of its own for each flow, kept short by dropping or marking (RFC 8290).
+        FqCodel = "fq_codel",
     }
 }
 

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::plan::{Action, Plan};
 use super::saved_qdisc::{SavedQdisc, Snapshot};
-use super::wanted::Shape;
+use super::wanted::{FQ_CODEL, Shape};
 
 /// A plan that was carried out. Dropping it leaves everything in place.
 #[derive(Debug)]
@@ -28,6 +28,17 @@ pub enum ShapeError {
          cls_bpf (`modprobe sch_htb cls_bpf`), or set policy = \"dedicated\""
     )]
     Unsupported {
+        /// The device.
+        device: InterfaceName,
+        /// What the kernel said.
+        source: NetlinkError,
+    },
+    /// This kernel has no such queue for the long class.
+    #[error(
+        "cannot shape {device}: {source}; share.long_queue = \"fq_codel\" needs the kernel's fq_codel \
+         (`modprobe sch_fq_codel`), or set share.long_queue = \"fifo\""
+    )]
+    NoFairQueue {
         /// The device.
         device: InterfaceName,
         /// What the kernel said.
@@ -164,6 +175,12 @@ async fn put(netlink: &Netlink, shape: &Shape) -> Result<(), ShapeError> {
             .change(&request, object.to_add(*index), NLM_F_CREATE | flags)
             .await;
         added.map_err(|source| match source.os_error() {
+            Some(libc::ENOENT | libc::EOPNOTSUPP) if object.kind == FQ_CODEL => {
+                ShapeError::NoFairQueue {
+                    device: device.clone(),
+                    source,
+                }
+            }
             Some(libc::ENOENT | libc::EOPNOTSUPP) => ShapeError::Unsupported {
                 device: device.clone(),
                 source,

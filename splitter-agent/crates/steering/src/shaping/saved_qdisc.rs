@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use splitter_config::{Config, Tunnel};
 use splitter_netlink::{InterfaceName, Netlink, NetlinkError};
 
-use super::wanted::{CLASS_QUEUES, id};
+use super::wanted::{BFIFO, CLASS_QUEUES, FQ_CODEL, id};
 use super::{TcKind, TcObject, handle_text};
 
 const ROOT: u32 = u32::MAX;
@@ -82,7 +82,10 @@ impl Snapshot {
         // The kernel lists a chain of filters before the filters in it.
         let is_whole =
             |object: &TcObject| tc_kind != TcKind::Filter || !object.fingerprint.is_empty();
-        self.objects.extend(object.filter(is_whole));
+        // A fair queue has a class for each flow that waits, which nobody made.
+        let is_made = |object: &TcObject| tc_kind != TcKind::Class || object.kind != FQ_CODEL;
+        self.objects
+            .extend(object.filter(|it| is_whole(it) && is_made(it)));
     }
 
     /// Whether all that is wanted is there, and nothing else below our root.
@@ -104,7 +107,7 @@ impl Snapshot {
     pub(super) fn is_ours(&self) -> bool {
         let has_queue = |handle: u32| {
             let mut qdiscs = self.objects.iter().filter(|it| it.tc_kind == TcKind::Qdisc);
-            qdiscs.any(|it| it.handle == handle && it.kind == "bfifo")
+            qdiscs.any(|it| it.handle == handle && [BFIFO, FQ_CODEL].contains(&it.kind.as_str()))
         };
         self.has_our_root() && CLASS_QUEUES.into_iter().all(has_queue)
     }

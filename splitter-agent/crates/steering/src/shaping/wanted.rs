@@ -3,11 +3,11 @@
 use std::fmt;
 
 use serde::Serialize;
-use splitter_config::{Config, Tunnel};
+use splitter_config::{Config, LongQueue, Tunnel};
 use splitter_netlink::{Interface, InterfaceName, Interfaces};
 
 use super::filter::{Chosen, program};
-use super::wire::{HtbClass, bpf_filter, fifo, htb_class, htb_root};
+use super::wire::{HtbClass, bpf_filter, fifo, fq_codel, htb_class, htb_root};
 use super::{HANDLE, TcKind, TcObject, handle_text};
 
 const ROOT: u32 = u32::MAX;
@@ -26,6 +26,16 @@ const LONG_OWN_BURST: u64 = 1;
 /// How often a second a burst may leave: more often than that, timers cost too much.
 const BURSTS_A_SECOND: u64 = 4_000;
 
+/// Delay that CoDel tolerates, and the time for which it does, where a packet takes less than the first
+/// (RFC 8289 §4).
+const TARGET_US: u64 = 5_000;
+const INTERVAL_US: u64 = 100_000;
+/// What the kernel counts for a packet, of its own notes on it too, by the bytes of a full one.
+const MEMORY_BY_BYTE: u32 = 4;
+
+pub(super) const BFIFO: &str = "bfifo";
+pub(super) const FQ_CODEL: &str = "fq_codel";
+
 /// The number of the queue in which packets of the short class wait, on each tunnel's device.
 pub const SHORT_QUEUE_HANDLE: u32 = queue_handle(SHORT);
 
@@ -41,6 +51,8 @@ pub struct Shape {
     pub bits_per_second: u64,
     /// What the queue of each class holds, in bytes.
     pub queue_bytes: u32,
+    /// How the queue of the long class is kept.
+    pub long_queue: LongQueue,
     /// Cloudburst's queue, in packets.
     pub cloudburst_packets: Option<u32>,
     #[serde(skip)]
@@ -86,6 +98,7 @@ fn shape(config: &Config, tunnel: &Tunnel, bits_per_second: u64, device: &Interf
         device: tunnel.device.clone(),
         bits_per_second,
         queue_bytes,
+        long_queue: config.share.long_queue,
         cloudburst_packets: config.share.cloudburst().map(|queue| queue.packets),
         index: device.index,
         objects: objects(config, &classes, queue_bytes),
@@ -142,10 +155,13 @@ impl Classes {
 /// Everything, in the order in which it can be added.
 fn objects(config: &Config, classes: &Classes, queue_bytes: u32) -> Vec<TcObject> {
     let mut objects = vec![root(), class(0, PARENT, &classes.parent)];
-    for (minor, of) in [(LONG, &classes.long), (SHORT, &classes.short)] {
-        objects.push(class(PARENT, minor, of));
-        objects.push(queue(minor, "bfifo", queue_bytes));
-    }
+    objects.push(class(PARENT, LONG, &classes.long));
+    objects.push(match config.share.long_queue {
+        LongQueue::Fifo => queue(LONG, BFIFO, queue_bytes),
+        LongQueue::FqCodel => fair_queue(LONG, &classes.parent, queue_bytes),
+    });
+    objects.push(class(PARENT, SHORT, &classes.short));
+    objects.push(queue(SHORT, BFIFO, queue_bytes));
     let marks = config.marks;
     let of_short = [marks.short, marks.short_on_long].map(|mark| (mark, id(SHORT)));
     let mut chosen = match config.mark_bits() {
@@ -223,6 +239,26 @@ fn queue(minor: u16, kind: &str, limit: u32) -> TcObject {
     }
 }
 
+/// A queue for each flow. What takes long to send must not count as a standing queue.
+fn fair_queue(minor: u16, whole: &HtbClass, queue_bytes: u32) -> TcObject {
+    // A quantum is two frames.
+    let two_frames_us = u64::from(whole.quantum) * 1_000_000 / whole.rate.max(1);
+    let target_us = TARGET_US.max(two_frames_us);
+    let interval_us = INTERVAL_US + target_us - TARGET_US;
+    let in_32_bits = |us| u32::try_from(us).unwrap_or(u32::MAX);
+    let memory_bytes = queue_bytes.saturating_mul(MEMORY_BY_BYTE);
+    let (options, fingerprint) =
+        fq_codel(in_32_bits(target_us), in_32_bits(interval_us), memory_bytes);
+    TcObject {
+        tc_kind: TcKind::Qdisc,
+        parent: id(minor),
+        handle: queue_handle(minor),
+        kind: FQ_CODEL.to_owned(),
+        options,
+        fingerprint,
+    }
+}
+
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mbit = self.bits_per_second as f64 / 1e6;
@@ -233,6 +269,9 @@ impl fmt::Display for Shape {
             self.device,
             self.queue_bytes / 1_000
         )?;
+        if self.long_queue != LongQueue::Fifo {
+            write!(f, ", {} for the long one", self.long_queue)?;
+        }
         if let Some(packets) = self.cloudburst_packets {
             write!(f, ", {packets} packets for Cloudburst")?;
         }

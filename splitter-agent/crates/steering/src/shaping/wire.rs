@@ -6,6 +6,7 @@ use netlink_packet_route::tc::{TcAttribute, TcMessage, TcOption};
 use rtnetlink::packet_core::{DefaultNla, Emitable as _, Nla as _, NlasIterator};
 
 use super::filter::Instruction;
+use super::wanted::FQ_CODEL;
 use super::{TcKind, TcObject};
 
 const TCA_OPTIONS: u16 = 2;
@@ -19,6 +20,11 @@ const HTB_VERSION: u32 = 3;
 const LINKLAYER_ETHERNET: u8 = 1;
 /// Where the level of a class stands, which the kernel alone knows.
 const LEVEL: std::ops::Range<usize> = 36..40;
+
+const TCA_FQ_CODEL_TARGET: u16 = 1;
+const TCA_FQ_CODEL_INTERVAL: u16 = 3;
+const TCA_FQ_CODEL_ECN: u16 = 4;
+const TCA_FQ_CODEL_MEMORY_LIMIT: u16 = 9;
 
 const TCA_BPF_OPS_LEN: u16 = 4;
 const TCA_BPF_OPS: u16 = 5;
@@ -82,6 +88,19 @@ pub(super) fn htb_class(class: &HtbClass) -> (Vec<u8>, Vec<u8>) {
 /// Options of a FIFO that holds so many bytes or packets; they are their own fingerprint.
 pub(super) fn fifo(limit: u32) -> Vec<u8> {
     limit.to_ne_bytes().to_vec()
+}
+
+/// Options of a fair queue with CoDel (RFC 8290) that marks ECN and takes so much memory, and their
+/// fingerprint: the kernel shows times rounded.
+pub(super) fn fq_codel(target_us: u32, interval_us: u32, memory_bytes: u32) -> (Vec<u8>, Vec<u8>) {
+    let options = [
+        (TCA_FQ_CODEL_TARGET, target_us),
+        (TCA_FQ_CODEL_INTERVAL, interval_us),
+        (TCA_FQ_CODEL_ECN, 1),
+        (TCA_FQ_CODEL_MEMORY_LIMIT, memory_bytes),
+    ];
+    let options = options.map(|(kind, word)| attribute(kind, &word.to_ne_bytes()));
+    (options.concat(), memory_bytes.to_ne_bytes().to_vec())
 }
 
 /// Options of a filter that runs a program, and their fingerprint.
@@ -206,6 +225,7 @@ fn fingerprint(tc_kind: TcKind, kind: &str, options: &[u8]) -> Vec<u8> {
                 parameters
             })
             .unwrap_or_default(),
+        (TcKind::Qdisc, FQ_CODEL) => part(TCA_FQ_CODEL_MEMORY_LIMIT).unwrap_or_default(),
         (TcKind::Filter, "bpf") => part(TCA_BPF_OPS).unwrap_or_default(),
         _ => options.to_vec(),
     }
