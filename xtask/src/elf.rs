@@ -3,20 +3,23 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use object::{Object, ObjectSection, read::elf::ElfFile64};
+use object::{Object, ObjectSection, ObjectSymbol, read::elf::ElfFile64};
 
 /// Names of the sections that differ, each with how; empty for equal objects.
 pub(crate) fn differences(committed: &[u8], fresh: &[u8]) -> Result<Vec<String>> {
     if committed == fresh {
         return Ok(Vec::new());
     }
-    let committed = without_crate_hashes(committed).context("the committed object")?;
-    let fresh = without_crate_hashes(fresh).context("the fresh object")?;
-    if committed == fresh {
-        return Ok(Vec::new());
+    let (one, other) = (
+        sections(committed).context("the committed object")?,
+        sections(fresh).context("the fresh object")?,
+    );
+    let mut found = diff(&one, &other);
+    if symbols(committed)? != symbols(fresh)? {
+        found.push("the symbols".to_owned());
     }
-    let mut found = diff(&sections(&committed)?, &sections(&fresh)?);
-    if found.is_empty() {
+    let names = |object| section(object, NAMES_OF_SYMBOLS);
+    if found.is_empty() && names(committed)? == names(fresh)? {
         found.push("none, only headers or layout".to_owned());
     }
     Ok(found)
@@ -29,42 +32,69 @@ pub(crate) fn missing<'n>(object: &[u8], names: &[&'n str]) -> Result<Vec<&'n st
     Ok(names.iter().filter(lacks).copied().collect())
 }
 
-/// Replaces what tells crates of one name apart in mangled symbols: cargo works
-/// it out from the directory that the project lies in.
-fn without_crate_hashes(object: &[u8]) -> Result<Vec<u8>> {
-    let elf = ElfFile64::<object::Endianness>::parse(object).context("not a 64-bit ELF object")?;
-    let names = elf.section_by_name(".strtab");
-    let mut masked = object.to_vec();
-    if let Some((start, size)) = names.and_then(|names| names.file_range()) {
-        let end = usize::try_from(start.saturating_add(size))?;
-        let names = masked.get_mut(usize::try_from(start)?..end);
-        mask_crate_hashes(names.context("the names of symbols lie outside of the object")?);
-    }
-    Ok(masked)
+const SYMBOLS: &str = ".symtab";
+const NAMES_OF_SYMBOLS: &str = ".strtab";
+
+/// A symbol, by its name without crates' hashes, its section, address and size.
+type Symbol = (String, Option<usize>, u64, u64);
+
+/// All symbols. What tells crates of one name apart in mangled ones is left out: cargo works
+/// it out from the directory that the project lies in, and it may be longer in one than in another.
+fn symbols(object: &[u8]) -> Result<Vec<Symbol>> {
+    let elf = parse(object)?;
+    let symbols = elf.symbols().map(|symbol| {
+        let name = symbol.name().context("a symbol without a name")?;
+        let section = symbol.section_index().map(|it| it.0);
+        Ok((
+            without_crate_hashes(name),
+            section,
+            symbol.address(),
+            symbol.size(),
+        ))
+    });
+    let mut symbols = symbols.collect::<Result<Vec<Symbol>>>()?;
+    symbols.sort();
+    Ok(symbols)
 }
 
-/// Writes zeros over the base-62 number of each `Cs..._` (RFC 2603, "crate-root").
-fn mask_crate_hashes(names: &mut [u8]) {
-    let mut at = 0;
-    while let Some(found) = names[at..].windows(2).position(|pair| pair == b"Cs") {
-        let start = at + found + 2;
-        let is_digit = |byte: &&u8| byte.is_ascii_alphanumeric();
-        let digits = names[start..].iter().take_while(is_digit).count();
-        if names.get(start + digits) == Some(&b'_') {
-            names[start..start + digits].fill(b'0');
-        }
-        at = start + digits;
+/// A mangled name with nothing between `Cs` and the `_` that ends the number of a crate (RFC 2603,
+/// "crate-root").
+fn without_crate_hashes(name: &str) -> String {
+    let mut parts = name.split("Cs");
+    let mut masked = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        masked += "Cs";
+        let is_number = |digits: &str| digits.bytes().all(|it| it.is_ascii_alphanumeric());
+        masked += match part.split_once('_') {
+            Some((digits, rest)) if is_number(digits) => rest,
+            _ => part,
+        };
     }
+    masked
 }
 
-/// Contents by name; a number tells sections of one name apart.
+fn parse(object: &[u8]) -> Result<ElfFile64<'_>> {
+    ElfFile64::parse(object).context("not a 64-bit ELF object")
+}
+
+/// The contents of one section, if it is there.
+fn section<'o>(object: &'o [u8], name: &str) -> Result<Option<&'o [u8]>> {
+    let elf = parse(object)?;
+    let found = elf.section_by_name(name);
+    Ok(found.map(|section| section.data()).transpose()?)
+}
+
+/// Contents by name, but for what [`symbols`] reads; a number tells sections of one name apart.
 type Sections<'o> = BTreeMap<(String, usize), &'o [u8]>;
 
 fn sections(object: &[u8]) -> Result<Sections<'_>> {
-    let elf = ElfFile64::<object::Endianness>::parse(object).context("not a 64-bit ELF object")?;
+    let elf = parse(object)?;
     let mut sections = Sections::new();
     for section in elf.sections() {
         let name = section.name().context("a section without a name")?;
+        if [SYMBOLS, NAMES_OF_SYMBOLS].contains(&name) {
+            continue;
+        }
         let data = section
             .data()
             .with_context(|| format!("section {name} lies outside of the object"))?;
@@ -132,20 +162,12 @@ mod tests {
 
     #[test]
     fn symbols_are_alike_wherever_the_project_lies() {
-        let masked = |name: &str| {
-            let mut name = name.as_bytes().to_vec();
-            mask_crate_hashes(&mut name);
-            name
-        };
-        let one = masked("xdp\0_RNCNvCs5x6iAc_8splitter3logCsa6_3aya\0Cs");
-        assert_eq!(
-            one,
-            masked("xdp\0_RNCNvCs2azeIB_8splitter3logCsa7_3aya\0Cs")
-        );
-        assert_ne!(
-            one,
-            masked("xdp\0_RNCNvCs2azeIB_8splitter3lagCsa7_3aya\0Cs")
-        );
+        let one = without_crate_hashes("_RNCNvCs5x6iAc_8splitter3logCsa6_3aya");
+        let other = without_crate_hashes("_RNCNvCs2azeIBr_8splitter3logCsa7_3aya");
+        assert_eq!(one, other);
+        let renamed = without_crate_hashes("_RNCNvCs2azeIBr_8splitter3lagCsa7_3aya");
+        assert_ne!(one, renamed);
+        assert_eq!(without_crate_hashes("Cs.rs_xdp"), "Cs.rs_xdp");
     }
 
     #[test]
