@@ -185,7 +185,8 @@ impl Pins {
             std::fs::hard_link(from, &to)
                 .map_err(|source| KernelError::Pin { path: to, source })?;
         }
-        // Not there in earlier versions.
+        // Neither is there in earlier versions.
+        create_private(&self.links(TcSide::Egress))?;
         if self.count_egress().exists() {
             rename(&self.count_egress(), &earlier.count_egress())?;
         }
