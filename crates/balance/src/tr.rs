@@ -79,6 +79,21 @@ impl Tr {
             ..Self::paper()
         }
     }
+
+    /// For few unequal paths that single flows are to fill together, such as the tunnels of a site.
+    ///
+    /// Every packet, also of a long flow, takes the path on which it arrives first, its own time on
+    /// the wire counted. Predicted arrivals of a flow then never decrease: the fastest path is filled
+    /// until a slower one is as early. A guard has to be 0 here: a packet by the slow path, and the
+    /// guard behind it, forbid the fast one to the flow for longer than its queue lasts, so that the
+    /// fast one runs empty (`tests/bonding_model.rs`).
+    pub const fn bonding() -> Self {
+        Self {
+            threshold_bytes: u64::MAX,
+            counts_serialisation: true,
+            ..Self::paper()
+        }
+    }
 }
 
 /// The state of a flow under [`Tr`], with its last predicted arrival: 88 bytes.
