@@ -1,5 +1,6 @@
 //! What the tests of the table share: its memory on the host, and flows.
 
+mod aimed;
 mod eviction;
 mod flood;
 mod inherit;
