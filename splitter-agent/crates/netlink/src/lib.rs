@@ -22,6 +22,7 @@ mod features;
 mod interfaces;
 mod names;
 mod neighbours;
+mod next_hop_events;
 mod next_hop_objects;
 mod on_link;
 mod qdisc;
@@ -37,6 +38,7 @@ pub use interfaces::{
 };
 pub use names::{Family, InterfaceName, InvalidInterfaceName, list_names};
 pub use neighbours::NeighbourState;
+pub use next_hop_events::{NextHopChanges, NextHopEvents, StaleNeighbour};
 pub use next_hop_objects::{NextHopObjects, ObjectHop};
 pub use qdisc::{RootQueue, describe_qdisc, root_queues};
 pub use routing_events::{Addition, RoutingEvent, RoutingEvents};

@@ -176,7 +176,7 @@ fn subscribe(socket: &mut Socket) -> io::Result<()> {
 }
 
 /// The buffer was full: something has changed that is not known.
-fn is_loss(error: &io::Error) -> bool {
+pub(crate) fn is_loss(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
@@ -208,6 +208,17 @@ impl Message<'_> {
 
     pub(crate) fn is_of_main_table(&self) -> bool {
         self.is_route() && self.body.get(RTM_TABLE) == Some(&RT_TABLE_MAIN)
+    }
+
+    /// The body of a notification about a neighbour.
+    pub(crate) fn neighbour(&self) -> Option<&[u8]> {
+        matches!(self.kind, RTM_NEWNEIGH | RTM_DELNEIGH).then_some(self.body)
+    }
+
+    /// Whether it tells of what is there now, and not of what has gone.
+    pub(crate) fn is_addition(&self) -> bool {
+        // The kernel numbers all of its messages so (`RTM_NEW`, `RTM_DEL`, `RTM_GET`, `RTM_SET`).
+        self.kind.is_multiple_of(4)
     }
 
     fn is_route_of(&self, protocol: Option<u8>) -> bool {
@@ -245,7 +256,7 @@ impl Message<'_> {
     }
 }
 
-fn for_each<'d>(datagram: &'d [u8], mut see: impl FnMut(Message<'d>)) {
+pub(crate) fn for_each<'d>(datagram: &'d [u8], mut see: impl FnMut(Message<'d>)) {
     let mut rest = datagram;
     while let Some((length, message)) = first(rest) {
         see(message);
@@ -275,11 +286,13 @@ impl fmt::Debug for RoutingEvents {
 }
 
 /// A notification is at most this long (`NLMSG_GOODSIZE` of linux/netlink.h).
-const DATAGRAM_BYTES: usize = 8_192;
+pub(crate) const DATAGRAM_BYTES: usize = 8_192;
 /// `struct nlmsghdr` of linux/netlink.h.
 const HEADER_BYTES: usize = 16;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;
+const RTM_NEWNEIGH: u16 = 28;
+const RTM_DELNEIGH: u16 = 29;
 const RTM_NEWRULE: u16 = 32;
 const RTM_DELRULE: u16 = 33;
 const RT_TABLE_MAIN: u8 = 254;
