@@ -1,16 +1,14 @@
-//! Counts what leaves by the tunnels' devices, with the network stack and past it, and hands on what
-//! leaves by those of the site.
+//! Counts what leaves by the tunnels' devices with the network stack, and hands on what leaves by
+//! those of the site.
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::bindings::{BPF_F_NO_PREALLOC, bpf_hdr_start_off::BPF_HDR_START_NET};
 use aya_ebpf::btf_maps::{HashMap, PerCpuHashMap};
 use aya_ebpf::helpers::generated::bpf_skb_load_bytes_relative;
 use aya_ebpf::macros::btf_map;
-use aya_ebpf::programs::{TcContext, XdpContext};
-use splitter_policy::buffer::Buffer as _;
+use aya_ebpf::programs::TcContext;
 use splitter_policy::egress_counts::{EgressCounts, IpStart, Marked};
 
-use crate::frame::Frame;
 use crate::pipeline::SETTINGS;
 use crate::reverse;
 
@@ -49,22 +47,6 @@ pub fn count(context: &TcContext) -> Option<()> {
     // Zero where the packet is one segment.
     let packets = skb.gso_segs.max(1);
     counts.count(marked, ip.is_v6, packets.into(), skb.len.into());
-    Some(())
-}
-
-/// Counts a frame that is put into a device past the network stack, where no program sees it leave.
-/// `None` where the agent does not count there.
-#[inline(always)]
-pub fn count_redirected(context: &XdpContext, device: u32) -> Option<()> {
-    const IP: usize = 14;
-    // Of what comes in by XDP nothing has a mark of the kernel yet.
-    const NO_FWMARK: u32 = 0;
-    let counts = EGRESS.get_ptr_mut(device)?;
-    // SAFETY: as above; nor does a program that receives packets interrupt a device's egress.
-    let counts = unsafe { &mut *counts };
-    let ip = IpStart::read(&Frame::new(context).read(IP)?)?;
-    let marked = Marked::of(&SETTINGS.get(0)?.config, NO_FWMARK, &ip);
-    counts.count(marked, ip.is_v6, 1, ip.frame_bytes());
     Some(())
 }
 

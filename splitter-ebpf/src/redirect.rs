@@ -1,39 +1,66 @@
 //! Puts packets that were split into their tunnel without the network stack.
+//!
+//! Where a packet goes is looked up in this CPU's records of next hops; the kernel is asked where
+//! none [answers](NextHop::answers).
 
 use aya_ebpf::EbpfContext as _;
-use aya_ebpf::bindings::xdp_md;
-use aya_ebpf::btf_maps::{DevMapHash, HashMap, PerCpuArray};
+use aya_ebpf::bindings::{BPF_F_NO_PREALLOC, xdp_md};
+use aya_ebpf::btf_maps::{Array, DevMap, HashMap, LruHashMap, PerCpuArray};
 use aya_ebpf::helpers::bpf_fib_lookup;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::XdpContext;
+use splitter_policy::clock::Clock as _;
+use splitter_policy::egress_counts::{EgressCounts, Marked};
 use splitter_policy::flow::TunnelRole;
-use splitter_policy::forward::{Fallback, FibLookup, Mac, target};
+use splitter_policy::forward::{Fallback, FibLookup, Mac, TARGET_SLOTS as SLOTS, target};
+use splitter_policy::next_hop::{NextHop, NextHopTrust, Question, neighbour};
 
-use crate::egress;
+use crate::clock::KernelClock;
 use crate::frame::Frame;
-use crate::pipeline::{counters, is_shadow};
+use crate::pipeline::{SETTINGS, counters, is_shadow};
 
-/// Devices of tunnels that packets can be put into, as [`target`] numbers them; the
-/// agent fills it.
+/// Only what the agent has put there takes memory.
+const SPARSE: usize = BPF_F_NO_PREALLOC as usize;
+
+/// Devices that packets can be put into; the agent fills it.
 #[btf_map]
-static TARGETS: DevMapHash<64> = DevMapHash::new();
+static TARGETS: DevMap<{ SLOTS as usize }> = DevMap::new();
+
+/// The slots of devices that packets for a tunnel can be put into, as [`target`] numbers them.
+#[btf_map]
+static TARGET_SLOTS: HashMap<u32, u32, { 2 * SLOTS as usize }, SPARSE> = HashMap::new();
+
+/// What was put into each of them, of which no program at the device's egress knows.
+#[btf_map]
+static REDIRECTED: PerCpuArray<EgressCounts, { SLOTS as usize }> = PerCpuArray::new();
 
 /// The link address of each device that packets come in by.
 #[btf_map]
 static LAN_ADDRESSES: HashMap<u32, Mac, 64> = HashMap::new();
 
-/// What the kernel is asked and answers. Not on the stack, where the verifier wants
+/// What the kernel is handed and answers. Not on the stack, where the verifier wants
 /// words to be aligned and the compiler does not care.
 #[btf_map]
 static FIB_LOOKUP: PerCpuArray<FibLookup, 1> = PerCpuArray::new();
 
+/// What it has answered.
+#[btf_map]
+static NEXT_HOPS: PerCpuArray<NextHop, { Question::RECORDS as usize }> = PerCpuArray::new();
+
+#[btf_map]
+static NEXT_HOP_TRUST: Array<NextHopTrust, 1> = Array::new();
+
+/// When the kernel last gave each [`neighbour`] for an answer: the agent keeps those alive.
+#[btf_map]
+static NEIGHBOURS: LruHashMap<u64, u64, 1_024> = LruHashMap::new();
+
 /// Redirects the frame into its tunnel; false when the stack is to forward it.
 #[inline(always)]
 pub fn redirect(context: &XdpContext, tunnel: TunnelRole) -> bool {
-    !is_shadow() && redirect_frame(context.as_ptr().cast(), tunnel as u64) == REDIRECTED
+    !is_shadow() && redirect_frame(context.as_ptr().cast(), tunnel as u64) == DONE
 }
 
-const REDIRECTED: u64 = 1;
+const DONE: u64 = 1;
 
 /// Looks up the path of a frame and sends it there. A function of its own for the
 /// verifier, which checks it once, and for its own stack frame.
@@ -45,10 +72,10 @@ pub extern "C" fn redirect_frame(context: *mut xdp_md, tunnel: u64) -> u64 {
         return 0;
     };
     match forward(&context, TunnelRole::numbered(tunnel)) {
-        Ok(device) => {
+        Ok((slot, asked)) => {
             counters.redirected += 1;
-            egress::count_redirected(&context, device);
-            REDIRECTED
+            count(&asked, slot);
+            DONE
         }
         Err(reason) => {
             counters.count_fallback(reason);
@@ -57,16 +84,54 @@ pub extern "C" fn redirect_frame(context: *mut xdp_md, tunnel: u64) -> u64 {
     }
 }
 
-/// Returns the number of the device that the frame is put into.
+/// Returns the slot of the device that the frame is put into, and what was asked.
 #[inline(always)]
-fn forward(context: &XdpContext, tunnel: TunnelRole) -> Result<u32, Fallback> {
+fn forward(context: &XdpContext, tunnel: TunnelRole) -> Result<(u32, FibLookup), Fallback> {
     // SAFETY: the context is the one that the kernel passed to the program.
     let device = unsafe { (*context.ctx).ingress_ifindex };
-    let own = own_address(device).ok_or(Fallback::NotOurs)?;
+    let frame = Frame::new(context);
+    let to = Mac::destination(&frame).ok_or(Fallback::Scattered)?;
+    // In registers, as long as the kernel need not be asked.
+    let mut asked = FibLookup::default();
+    if let Err(reason) = asked.fill(&frame, device) {
+        // First of all it must be for us.
+        check_address(device, to)?;
+        return Err(reason);
+    }
+    // Read before the kernel is asked: what changes meanwhile makes the answer one of the past.
+    let trust = trust();
+    let now_ns = now_ns().ok_or(Fallback::Failed)?;
+    let question = Question::new(&asked, tunnel, to, trust.looks_beyond);
     // SAFETY: a per-CPU value, as the counters are.
+    let record = NEXT_HOPS.get_ptr_mut(question.index());
+    let record = unsafe { &mut *record.ok_or(Fallback::Failed)? };
+    let is_trusted = trust.is_given(now_ns);
+    if is_trusted && record.answers(&question, asked.packet_bytes(), &trust, now_ns) {
+        let slot = record.slot();
+        // Takes effect only with the program's answer.
+        if TARGETS.redirect(slot, 0).is_ok() {
+            let forwarded = record.forward(&mut Frame::new(context));
+            return forwarded.map(|()| (slot, asked)).ok_or(Fallback::Failed);
+        }
+    }
+    check_address(device, to)?;
+    // SAFETY: as above.
     let lookup = unsafe { &mut *FIB_LOOKUP.get_ptr_mut(0).ok_or(Fallback::Failed)? };
-    *lookup = FibLookup::default();
-    lookup.fill(&Frame::new(context), device, own)?;
+    *lookup = asked;
+    let slot = ask(context, lookup, tunnel)?;
+    if is_trusted {
+        *record = NextHop::new(question, lookup, slot as u16, &trust, now_ns);
+        // Where there is no memory the neighbour is kept alive by others.
+        let _ = NEIGHBOURS.insert(&neighbour(lookup.next_hop(), slot), &now_ns, 0);
+    }
+    let forwarded = lookup.forward(&mut Frame::new(context));
+    forwarded.map(|()| (slot, asked)).ok_or(Fallback::Failed)
+}
+
+/// Asks the kernel for the path, and returns the slot of its device, into which the frame is
+/// redirected.
+#[inline(always)]
+fn ask(context: &XdpContext, lookup: &mut FibLookup, tunnel: TunnelRole) -> Result<u32, Fallback> {
     // SAFETY: of the shape and size that the helper wants, and all of it written.
     let answer = unsafe {
         bpf_fib_lookup(
@@ -83,19 +148,49 @@ fn forward(context: &XdpContext, tunnel: TunnelRole) -> Result<u32, Fallback> {
     if !lookup.has_next_hop() {
         return Err(Fallback::NoNeighbour);
     }
+    // SAFETY: a plain integer, which the agent may replace while it is read.
+    let slot = unsafe { TARGET_SLOTS.get(&target(lookup.device, tunnel)).copied() };
+    let slot = slot.ok_or(Fallback::OtherDevice)?;
     // Takes effect only with the program's answer.
-    let device = lookup.device;
-    if TARGETS.redirect(target(device, tunnel), 0).is_err() {
-        return Err(Fallback::OtherDevice);
+    match TARGETS.redirect(slot, 0) {
+        Ok(_) => Ok(slot),
+        Err(_) => Err(Fallback::OtherDevice),
     }
-    lookup
-        .forward(&mut Frame::new(context))
-        .map(|()| device)
-        .ok_or(Fallback::Failed)
+}
+
+/// Counts a frame that is put into a device past the network stack, where no program sees it leave.
+#[inline(always)]
+fn count(asked: &FibLookup, slot: u32) -> Option<()> {
+    // Of what comes in by XDP nothing has a mark of the kernel yet.
+    const NO_FWMARK: u32 = 0;
+    // SAFETY: as the counters are.
+    let counts = unsafe { &mut *REDIRECTED.get_ptr_mut(slot)? };
+    let ip = asked.ip_start();
+    let marked = Marked::of(&SETTINGS.get(0)?.config, NO_FWMARK, &ip);
+    counts.count(marked, ip.is_v6, 1, ip.frame_bytes());
+    Some(())
 }
 
 #[inline(always)]
-fn own_address(device: u32) -> Option<Mac> {
+fn check_address(device: u32, to: Mac) -> Result<(), Fallback> {
     // SAFETY: a plain integer, which the agent may replace while it is read.
-    unsafe { LAN_ADDRESSES.get(&device).copied() }
+    let own = unsafe { LAN_ADDRESSES.get(&device).copied() };
+    if own == Some(to) {
+        Ok(())
+    } else {
+        Err(Fallback::NotOurs)
+    }
+}
+
+#[inline(always)]
+fn trust() -> NextHopTrust {
+    // SAFETY: integers, which the agent may replace while they are read: volatile, so that each is
+    // read once.
+    let read = |it: &NextHopTrust| unsafe { (&raw const *it).read_volatile() };
+    NEXT_HOP_TRUST.get(0).map(read).unwrap_or_default()
+}
+
+#[inline(always)]
+fn now_ns() -> Option<u64> {
+    SETTINGS.get(0).map(|it| KernelClock(&it.clock).coarse_ns())
 }

@@ -6,7 +6,8 @@
 //! clamp its segment size are followed, and the next hop's address is kept fresh.
 
 use crate::buffer::{Buffer, BufferMut};
-use crate::dscp::updated_checksum;
+use crate::dscp::{Dscp, updated_checksum};
+use crate::egress_counts::IpStart;
 use crate::flow::TunnelRole;
 use crate::packet::{ethertype, protocol};
 
@@ -89,6 +90,9 @@ impl Fallback {
     }
 }
 
+/// Devices that packets can be put into, at most; each has a slot.
+pub const TARGET_SLOTS: u32 = 64;
+
 /// Under which number a device stands among those that packets for a tunnel may be
 /// put into.
 ///
@@ -117,9 +121,15 @@ impl Mac {
         [a, b, c, d, e, f]
     }
 
+    /// The number that it is made of.
+    #[inline(always)]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
     /// The destination address of a frame.
     #[inline(always)]
-    fn destination<B: Buffer + ?Sized>(frame: &B) -> Option<Self> {
+    pub fn destination<B: Buffer + ?Sized>(frame: &B) -> Option<Self> {
         const SIX_BYTES: u64 = (1 << 48) - 1;
         let word = u64::from_le_bytes(frame.read(0)?);
         Some(Self(word & SIX_BYTES))
@@ -158,21 +168,12 @@ const FLAGS: usize = 13;
 const SYN: u8 = 2;
 
 impl FibLookup {
-    /// Fills in the question for a frame that came in by `device`, whose address is
-    /// `own`.
+    /// Fills in the question for a frame that came in by `device`, and is for its address.
     ///
     /// # Errors
     /// With the reason to leave the frame to the stack.
     #[inline(always)]
-    pub fn fill<B: Buffer + ?Sized>(
-        &mut self,
-        frame: &B,
-        device: u32,
-        own: Mac,
-    ) -> Result<(), Fallback> {
-        if Mac::destination(frame).ok_or(Fallback::Scattered)? != own {
-            return Err(Fallback::NotOurs);
-        }
+    pub fn fill<B: Buffer + ?Sized>(&mut self, frame: &B, device: u32) -> Result<(), Fallback> {
         self.device = device;
         match u16::from_be_bytes(frame.read(IP - 2).ok_or(Fallback::Scattered)?) {
             ethertype::IPV4 => self.fill_v4(frame),
@@ -311,31 +312,109 @@ impl FibLookup {
         self.next_hop[0] | self.next_hop[1] | self.next_hop[2] != 0
     }
 
+    /// The same with an answer: our link address and the next hop's.
+    #[cfg(test)]
+    pub(crate) fn with_link(self, own: [u8; 6], next_hop: [u8; 6]) -> Self {
+        let parts = |of: [u8; 6]| [0, 2, 4].map(|at| u16::from_ne_bytes([of[at], of[at + 1]]));
+        Self {
+            own_address: parts(own),
+            next_hop: parts(next_hop),
+            ..self
+        }
+    }
+
+    /// The question in words, without the packet's length.
+    #[inline(always)]
+    pub(crate) const fn words(&self) -> [u64; 6] {
+        const fn joined(low: u32, high: u32) -> u64 {
+            low as u64 | (high as u64) << 32
+        }
+        let ([a, b, c, d], [e, f, g, h]) = (self.source, self.destination);
+        let kind = self.family as u64 | (self.protocol as u64) << 8;
+        let ports = (self.source_port as u64) << 16 | (self.destination_port as u64) << 32;
+        [
+            kind | ports,
+            joined(self.device, self.flow),
+            joined(a, b),
+            joined(c, d),
+            joined(e, f),
+            joined(g, h),
+        ]
+    }
+
+    /// The start of the header of the packet that is asked for.
+    #[inline(always)]
+    pub const fn ip_start(&self) -> IpStart {
+        let is_v6 = self.family == AF_INET6;
+        let [first, second, ..] = self.flow.to_ne_bytes();
+        let class = if is_v6 {
+            first << 4 | second >> 4
+        } else {
+            first
+        };
+        IpStart {
+            is_v6,
+            dscp: Dscp::of_traffic_class(class),
+            protocol: self.protocol,
+            packet_bytes: self.packet_bytes as u32,
+        }
+    }
+
+    /// The bytes of the packet that is asked for.
+    #[inline(always)]
+    pub const fn packet_bytes(&self) -> u16 {
+        self.packet_bytes
+    }
+
+    /// The MTU of the path that was found; before Linux 5.12, what the packet has, which fits.
+    #[inline(always)]
+    pub(crate) const fn mtu(&self) -> u16 {
+        self.packet_bytes
+    }
+
+    /// The link address of the next hop that was found.
+    #[inline(always)]
+    pub const fn next_hop(&self) -> Mac {
+        let [a, b, c] = self.next_hop;
+        Mac(a as u64 | (b as u64) << 16 | (c as u64) << 32)
+    }
+
+    /// The link addresses of the frame that leaves: the next hop's, then ours.
+    #[inline(always)]
+    pub(crate) const fn link_addresses(&self) -> [u8; 12] {
+        let ([a, b, c], [d, e, f]) = (self.next_hop, self.own_address);
+        let [a, b, c] = [a.to_ne_bytes(), b.to_ne_bytes(), c.to_ne_bytes()];
+        let [d, e, f] = [d.to_ne_bytes(), e.to_ne_bytes(), f.to_ne_bytes()];
+        [
+            a[0], a[1], b[0], b[1], c[0], c[1], d[0], d[1], e[0], e[1], f[0], f[1],
+        ]
+    }
+
     /// Makes of the frame what leaves towards the next hop that was found: one hop
     /// less to go, and other link addresses. `None` when it cannot be written.
     #[inline(always)]
     pub fn forward<B: BufferMut + ?Sized>(&self, frame: &mut B) -> Option<()> {
-        // Not by the lookup's family: of IPv4 over an IPv6 next hop (RFC 8950) the
-        // kernel answers with that of the next hop.
-        if frame.read(IP - 2)? == ethertype::IPV4.to_be_bytes() {
-            let [ttl, protocol] = frame.read(IP + 8)?;
-            let checksum = u16::from_ne_bytes(frame.read(IP + 10)?);
-            let old = u16::from_ne_bytes([ttl, protocol]);
-            let new = u16::from_ne_bytes([ttl.wrapping_sub(1), protocol]);
-            let checksum = updated_checksum(checksum, old, new);
-            frame.write(IP + 8, [ttl.wrapping_sub(1)])?;
-            frame.write(IP + 10, checksum.to_ne_bytes())?;
-        } else {
-            let [hop_limit] = frame.read(IP + 7)?;
-            frame.write(IP + 7, [hop_limit.wrapping_sub(1)])?;
-        }
-        for (index, part) in self.next_hop.into_iter().enumerate() {
-            frame.write(2 * index, part.to_ne_bytes())?;
-        }
-        for (index, part) in self.own_address.into_iter().enumerate() {
-            frame.write(6 + 2 * index, part.to_ne_bytes())?;
-        }
-        Some(())
+        decrement_hops(frame)?;
+        frame.write(0, self.link_addresses())
+    }
+}
+
+/// Takes a hop from what a frame has to go; `None` when it cannot be written.
+#[inline(always)]
+pub(crate) fn decrement_hops<B: BufferMut + ?Sized>(frame: &mut B) -> Option<()> {
+    // Not by the lookup's family: of IPv4 over an IPv6 next hop (RFC 8950) the
+    // kernel answers with that of the next hop.
+    if frame.read(IP - 2)? == ethertype::IPV4.to_be_bytes() {
+        let [ttl, protocol] = frame.read(IP + 8)?;
+        let checksum = u16::from_ne_bytes(frame.read(IP + 10)?);
+        let old = u16::from_ne_bytes([ttl, protocol]);
+        let new = u16::from_ne_bytes([ttl.wrapping_sub(1), protocol]);
+        let checksum = updated_checksum(checksum, old, new);
+        frame.write(IP + 8, [ttl.wrapping_sub(1)])?;
+        frame.write(IP + 10, checksum.to_ne_bytes())
+    } else {
+        let [hop_limit] = frame.read(IP + 7)?;
+        frame.write(IP + 7, [hop_limit.wrapping_sub(1)])
     }
 }
 

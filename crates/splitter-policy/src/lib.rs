@@ -28,6 +28,7 @@
 //! | [`table`] | the flow table: look-up, insertion, eviction, sweep |
 //! | [`settings`] | the value of the settings map |
 //! | [`egress`] | a tunnel and the queue class in front of it |
+//! | [`next_hop`] | records of what the kernel's FIB lookup has answered |
 //! | [`egress_counts`] | counts of what leaves by a tunnel's device |
 //! | [`reverse`] | counts of what comes back to the site, by flow |
 //! | [`dedicated`] | hand-over between tunnels of one class each |
@@ -63,6 +64,7 @@ pub mod fwmark;
 pub mod headers;
 pub mod histogram;
 pub mod models;
+pub mod next_hop;
 pub mod packet;
 pub mod pass_reason;
 pub mod queue_search;

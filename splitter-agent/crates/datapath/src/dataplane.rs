@@ -29,7 +29,7 @@ use super::{
 pub struct Dataplane {
     pins: Pins,
     steering: SteeringMode,
-    targets: Option<TargetMaps>,
+    pub(super) targets: Option<TargetMaps>,
     settings: Array<MapData, Shape<Settings>>,
     counters: PerCpuArray<MapData, Shape<Counters>>,
     /// Not there where the kernel lets no program read its memory.

@@ -113,6 +113,9 @@ impl Dataplane {
         };
         let mut sum = EgressCounts::ZERO;
         per_cpu.iter().for_each(|counts| sum.add(&counts.0));
+        if let Some(targets) = &self.targets {
+            sum.add(&targets.redirected(index)?);
+        }
         Ok(Some(sum))
     }
 

@@ -9,6 +9,7 @@ use aya::maps::xdp::XdpMapError;
 use aya::pin::PinError;
 use aya::programs::ProgramError;
 use aya::programs::links::LinkError;
+use splitter_policy::forward::TARGET_SLOTS as SLOTS;
 use thiserror::Error;
 
 use super::foreign_xdp::remedy;
@@ -156,6 +157,15 @@ pub enum KernelError {
         device: u32,
         /// The reason.
         source: XdpMapError,
+    },
+    /// There are more devices to redirect into than the programs know.
+    #[error(
+        "cannot redirect into the device number {device}: packets are put into {SLOTS} devices at most; \
+         set steering.mode = \"dscp\""
+    )]
+    NoTargetSlot {
+        /// Its number.
+        device: u32,
     },
     /// The link could not be kept.
     #[error(

@@ -16,8 +16,7 @@ use splitter_policy::table::Layout;
 use super::error::{map_errno, map_error, program_errno, typed};
 use super::names::{
     CLOCK_PROGRAM, CLOCK_READING, COUNT_EGRESS, COUNTERS, EGRESS, FLOW_TABLES, FLOWS_V4, FLOWS_V6,
-    LAN_ADDRESSES, READS_QUEUES, REVERSE, SETTINGS, SHORT_QUEUES, SITE_DEVICES, SITES, TAGS,
-    TARGETS, TUNNELS,
+    READS_QUEUES, REDIRECTING, REVERSE, SETTINGS, SHORT_QUEUES, SITE_DEVICES, SITES, TAGS, TUNNELS,
 };
 use super::program::program_name;
 use super::shapes::Shape;
@@ -91,7 +90,7 @@ fn load_reading(
     }
     .map_err(load_error(name))?;
     let redirecting: &[_] = match options.steering {
-        SteeringMode::Redirect => &[TARGETS, LAN_ADDRESSES],
+        SteeringMode::Redirect => &REDIRECTING,
         SteeringMode::Dscp | SteeringMode::Mark => &[],
     };
     let seen: &[_] = if reads_queues { &[SHORT_QUEUES] } else { &[] };

@@ -4,6 +4,19 @@ pub(super) const SETTINGS: &str = "SETTINGS";
 pub(super) const COUNTERS: &str = "COUNTERS";
 pub(super) const TUNNELS: &str = "TUNNELS";
 pub(super) const TARGETS: &str = "TARGETS";
+pub(super) const TARGET_SLOTS: &str = "TARGET_SLOTS";
+pub(super) const REDIRECTED: &str = "REDIRECTED";
+pub(super) const NEXT_HOP_TRUST: &str = "NEXT_HOP_TRUST";
+pub(super) const NEIGHBOURS: &str = "NEIGHBOURS";
+/// All that only a program that redirects has.
+pub(super) const REDIRECTING: [&str; 6] = [
+    TARGETS,
+    TARGET_SLOTS,
+    REDIRECTED,
+    LAN_ADDRESSES,
+    NEXT_HOP_TRUST,
+    NEIGHBOURS,
+];
 pub(super) const LAN_ADDRESSES: &str = "LAN_ADDRESSES";
 pub(super) const CLOCK_READING: &str = "CLOCK_READING";
 pub(super) const FLOWS_V4: &str = "FLOWS_V4";

@@ -5,6 +5,7 @@ use splitter_policy::counters::Counters;
 use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::flow::{FlowKeyV6, TapEntry};
 use splitter_policy::forward::Mac;
+use splitter_policy::next_hop::NextHopTrust;
 use splitter_policy::queue_search::{QueueSearch, ShortQueues};
 use splitter_policy::reverse::ReverseEntry;
 use splitter_policy::settings::Settings;
@@ -28,6 +29,7 @@ plain_data!(
     EgressCounts,
     FlowKeyV6,
     Mac,
+    NextHopTrust,
     QueueSearch,
     ReverseEntry,
     Settings,
@@ -39,6 +41,7 @@ plain_data!(
 const _: () = {
     assert!(size_of::<EgressCounts>() == 200);
     assert!(size_of::<FlowKeyV6>() == 40);
+    assert!(size_of::<NextHopTrust>() == 24);
     assert!(size_of::<QueueSearch>() == 32);
     assert!(size_of::<ReverseEntry>() == 32);
     assert!(size_of::<ShortQueues>() == 24);

@@ -6,7 +6,7 @@ use std::collections::HashMap as StdHashMap;
 use std::net::IpAddr;
 
 use aya::maps::lpm_trie::{Key, LpmTrie};
-use aya::maps::xdp::DevMapHash;
+use aya::maps::xdp::DevMap;
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, PerCpuHashMap, PerCpuValues};
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions, TestRunResult, Xdp};
 use aya::util::nr_cpus;
@@ -18,7 +18,8 @@ use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::Counters;
 use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::flow::{FlowEntry, FlowKey, FlowKeyV6, Seeds, TapEntry, TunnelRole};
-use splitter_policy::forward::{Mac, target};
+use splitter_policy::forward::{Mac, TARGET_SLOTS, target};
+use splitter_policy::next_hop::{NextHopTrust, neighbour};
 use splitter_policy::reverse::ReverseEntry;
 use splitter_policy::settings::Settings;
 use splitter_policy::sites::SiteKey;
@@ -239,9 +240,14 @@ impl Loaded {
 
     /// Lets packets for a tunnel be redirected into a device.
     pub(crate) fn redirect_into(&mut self, device: u32, tunnel: TunnelRole) {
+        let slot = device % TARGET_SLOTS;
         let map = self.ebpf.map_mut("TARGETS").expect("is in the object");
-        let mut targets = DevMapHash::try_from(map).expect("is a map of devices");
-        let inserted = targets.insert(target(device, tunnel), device, None, 0);
+        let mut targets = DevMap::try_from(map).expect("is a map of devices");
+        targets.set(slot, device, None, 0).expect("can be written");
+        let map = self.ebpf.map_mut("TARGET_SLOTS");
+        let map = map.expect("is in the object");
+        let mut slots: HashMap<_, u32, u32> = map.try_into().expect("is a hash map");
+        let inserted = slots.insert(target(device, tunnel), slot, 0);
         inserted.expect("can be written");
     }
 
@@ -254,6 +260,28 @@ impl Loaded {
         let mut lan: HashMap<_, u32, Plain<Mac>> = map.try_into().expect("is a hash map");
         let inserted = lan.insert(device, Plain(Mac::new(address)), 0);
         inserted.expect("can be written");
+    }
+
+    /// Voids what the program has noted of next hops, and has it believe what it notes from now on.
+    pub(crate) fn vouch(&mut self, looks_beyond: bool) {
+        let map = self.ebpf.map_mut("NEXT_HOP_TRUST");
+        let map = map.expect("is in the object");
+        let mut trust: Array<_, Plain<NextHopTrust>> = map.try_into().expect("is an array");
+        let Plain(before) = trust.get(&0, 0).expect("can be read");
+        let next = NextHopTrust {
+            generation: before.generation + 1,
+            until_ns: u64::MAX,
+            looks_beyond: if looks_beyond { NextHopTrust::ALL } else { 0 },
+        };
+        trust.set(0, Plain(next), 0).expect("can be written");
+    }
+
+    /// Tells if the program has noted a neighbour with this link address, behind any device.
+    pub(crate) fn has_sent_to(&self, link_address: [u8; 6]) -> bool {
+        let map = self.ebpf.map("NEIGHBOURS").expect("is in the object");
+        let sent: HashMap<_, u64, u64> = map.try_into().expect("is a hash map");
+        let name = |slot| neighbour(Mac::new(link_address), slot);
+        (0..TARGET_SLOTS).any(|slot| sent.get(&name(slot), 0).is_ok())
     }
 
     /// What was counted on all CPUs.
@@ -308,6 +336,8 @@ unsafe impl Pod for Plain<Settings> {}
 unsafe impl Pod for Plain<Counters> {}
 // SAFETY: as above.
 unsafe impl Pod for Plain<Mac> {}
+// SAFETY: as above.
+unsafe impl Pod for Plain<NextHopTrust> {}
 // SAFETY: as above.
 unsafe impl Pod for Plain<FlowKeyV6> {}
 // SAFETY: as above.
