@@ -185,3 +185,6 @@ pub const fn neighbour(link_address: Mac, slot: u32) -> u64 {
 }
 
 const _: () = assert!(size_of::<NextHop>() == 88);
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! The programs that mark next to packets and that redirect, run by the kernel
 //! (`BPF_PROG_TEST_RUN`).
 
+mod next_hops;
+
 use crate::policy as support;
 use crate::support::fwmark;
 use crate::support::loaded;
@@ -9,6 +11,8 @@ use flow_testbed::require;
 use flow_testbed::require::Requirement::{Program, Root};
 use fwmark::FrameWithMark;
 use loaded::Loaded;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
 use splitter_config::{PacketLog, SteeringMode};
 use splitter_datapath::{Object, program_name};
 use splitter_policy::config::{Marking, PolicyConfig};
@@ -169,6 +173,7 @@ impl Redirecting {
     /// What becomes of a frame, and its bytes.
     fn send(&self, frame: &[u8]) -> (u32, Vec<u8>) {
         let run = || {
+            stay_on_one_cpu();
             let mut out = vec![0; frame.len()];
             let run = self.kernel.run_xdp(REDIRECT, frame, Some(&mut out), 1);
             (run.return_value, out)
@@ -187,6 +192,17 @@ impl Redirecting {
         assert_eq!(after[index], before[index] + 1);
         Some(Fallback::ALL[index])
     }
+}
+
+/// Each CPU has notes of its own.
+fn stay_on_one_cpu() {
+    let this = Pid::from_raw(0);
+    let allowed = sched_getaffinity(this).expect("it is known");
+    let first = (0..CpuSet::count()).find(|&cpu| allowed.is_set(cpu).unwrap_or(false));
+    let mut only = CpuSet::new();
+    only.set(first.expect("it runs on one"))
+        .expect("there is such a CPU");
+    sched_setaffinity(this, &only).expect("it may run there");
 }
 
 /// Segments that are for the router's link address, and open nothing.
