@@ -6,6 +6,7 @@ pub mod egress_auditor;
 pub mod explanation;
 pub mod metrics;
 pub mod monitor;
+pub mod next_hop_watch;
 pub mod overview;
 #[cfg(feature = "page")]
 mod page_history;

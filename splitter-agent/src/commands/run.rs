@@ -12,6 +12,7 @@ use splitter_agent::agent::Agent;
 use splitter_agent::egress_auditor::EgressAuditor;
 use splitter_agent::metrics::registry;
 use splitter_agent::monitor::Monitor;
+use splitter_agent::next_hop_watch::{NextHopWatch, RENEWAL};
 use splitter_agent::route_auditor::RouteAuditor;
 use splitter_agent::route_follower::RouteFollower;
 #[cfg(feature = "page")]
@@ -97,6 +98,7 @@ struct Watching {
     auditor: RouteAuditor,
     follower: RouteFollower,
     egress: EgressAuditor,
+    next_hops: NextHopWatch,
     #[cfg(feature = "page")]
     page: StatusSource,
     readiness: Readiness,
@@ -122,6 +124,7 @@ impl Watching {
         }
         let logger = packet_log::forward(config, &up.dataplane)?;
         give_up_rights(file);
+        let next_hops = NextHopWatch::begin(up.dataplane.pins().clone(), RENEWAL)?;
         let monitor = Arc::new(Monitor::new(up.dataplane)?);
         let readiness = Readiness::new();
         let follower = RouteFollower::new()?;
@@ -167,6 +170,7 @@ impl Watching {
             auditor,
             follower,
             egress,
+            next_hops,
             #[cfg(feature = "page")]
             page,
             readiness,
@@ -205,6 +209,7 @@ impl Watching {
                 never = self.auditor.run(in_force.clone()) => never,
                 never = self.follower.run(in_force.clone(), &lock) => never,
                 never = self.egress.run(in_force.clone()) => never,
+                never = self.next_hops.run(in_force.clone()) => never,
                 never = self.guard.run(in_force.clone(), &lock, &readiness) => never,
             }
         };

@@ -43,6 +43,7 @@ mod metrics;
 mod misrouted;
 mod moved;
 mod neighbours;
+mod next_hops;
 mod other_instances;
 mod overload;
 mod placement;

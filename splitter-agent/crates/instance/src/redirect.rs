@@ -1,11 +1,12 @@
 //! Which tunnels packets can be put into without the network stack.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::Serialize;
 use splitter_config::SteeringMode;
 use splitter_datapath::Targets;
-use splitter_netlink::{InterfaceName, Interfaces};
+use splitter_netlink::{InterfaceName, Interfaces, NeighbourState, NetlinkError};
 use splitter_policy::flow::TunnelRole;
 use splitter_policy::forward::target;
 use splitter_steering::redirection::hindrance;
@@ -63,6 +64,15 @@ impl Instance {
         let interfaces = self.netlink.interfaces().await?;
         let redirect = self.wanted_redirect(&interfaces, placement).await;
         Ok(dataplane.set_targets(&redirect.targets)?)
+    }
+
+    /// Has the kernel ask a neighbour whose address it has not had confirmed for a while.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub async fn solicit(&self, interface: u32, address: IpAddr) -> Result<(), NetlinkError> {
+        let state = NeighbourState::Unconfirmed;
+        self.netlink.solicit(interface, address, state).await
     }
 
     async fn wanted_redirect(&self, interfaces: &Interfaces, placement: &Placement) -> Redirect {

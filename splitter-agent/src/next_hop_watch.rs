@@ -1,0 +1,158 @@
+//! Vouches for the next hops that the programs have noted while packets are redirected, and voids them
+//! as soon as anything changes that may lead packets elsewhere.
+//!
+//! Voiding has a thread of its own: until it is done packets go where they went before, and whatever
+//! else the agent does can wait. Whoever redirects past the network stack also leaves the kernel in the
+//! belief that nobody needs a neighbour's address; those that are in use are asked when they turn stale,
+//! as the stack would do with the next packet.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use splitter_datapath::{KernelError, NextHops, Pins};
+use splitter_instance::Instance;
+use splitter_netlink::{NetlinkError, NextHopEvents, StaleNeighbour};
+use tokio::sync::{mpsc, watch};
+
+/// How often next hops are vouched for where nothing happens.
+pub const RENEWAL: Duration = Duration::from_millis(500);
+
+/// For so many renewals they are: the kernel is asked for each packet once the agent has been gone for
+/// so long.
+const VOUCHED_RENEWALS: u32 = 4;
+
+/// A neighbour counts as in use for so long after a program was told of it, which it is again after
+/// [`NextHop::LIFETIME_NS`](splitter_policy::next_hop::NextHop::LIFETIME_NS).
+const IN_USE: Duration = Duration::from_secs(1);
+
+/// Stale neighbours that wait to be asked. More are asked when they turn stale again.
+const WAITING: usize = 64;
+
+/// Keeps the thread that voids next hops, and asks neighbours.
+#[derive(Debug)]
+pub struct NextHopWatch {
+    stale: mpsc::Receiver<StaleNeighbour>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl NextHopWatch {
+    /// Begins to vouch for what is noted in the maps below `pins`, in the network namespace of this
+    /// thread, and does so again with each change and after each `renewal`. Ends with the first of these after
+    /// it is dropped.
+    ///
+    /// # Errors
+    /// When netlink is not to be had, or no thread.
+    pub fn begin(pins: Pins, renewal: Duration) -> Result<Self, BeginError> {
+        let (sender, stale) = mpsc::channel(WAITING);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut watcher = Watcher {
+            events: NextHopEvents::listen(renewal)?,
+            pins,
+            renewal,
+            opened: None,
+            stale: sender,
+        };
+        let ended = Arc::clone(&is_over);
+        let watch = move || watcher.watch(&ended);
+        let name = "next-hops".to_owned();
+        std::thread::Builder::new().name(name).spawn(watch)?;
+        Ok(Self { stale, is_over })
+    }
+
+    /// Asks neighbours that are in use when they turn stale, for ever.
+    pub async fn run(mut self, in_force: watch::Receiver<Arc<Instance>>) -> &'static str {
+        while let Some(neighbour) = self.stale.recv().await {
+            let StaleNeighbour {
+                interface, address, ..
+            } = neighbour;
+            let instance = Arc::clone(&in_force.borrow());
+            if let Err(error) = instance.solicit(interface, address).await {
+                tracing::debug!(%error, "cannot ask a neighbour that packets are redirected to");
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+impl Drop for NextHopWatch {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What the thread has.
+struct Watcher {
+    events: NextHopEvents,
+    pins: Pins,
+    renewal: Duration,
+    /// Since when.
+    opened: Option<(Instant, NextHops)>,
+    stale: mpsc::Sender<StaleNeighbour>,
+}
+
+impl Watcher {
+    fn watch(&mut self, is_over: &AtomicBool) {
+        let mut last_problem = String::new();
+        while !is_over.load(Ordering::Relaxed) {
+            let problem = match self.look() {
+                Ok(()) => String::new(),
+                Err(error) => error.to_string(),
+            };
+            if !problem.is_empty() {
+                if problem != last_problem {
+                    tracing::warn!(event = "next_hops_not_vouched_for", %problem, "the kernel is asked for the path of each packet that is redirected");
+                }
+                std::thread::sleep(RENEWAL);
+            }
+            last_problem = problem;
+        }
+        if let Ok(Some(mut next_hops)) = NextHops::open(&self.pins) {
+            // If it fails, nobody vouches for them a little later.
+            let _ = next_hops.distrust();
+        }
+    }
+
+    /// Renews, and waits for a change or for the time of the next renewal.
+    fn look(&mut self) -> Result<(), LookError> {
+        // Again and again, for another program may have taken the place of the one before. What
+        // nobody has vouched for until then is not believed.
+        if !matches!(&self.opened, Some((since, _)) if since.elapsed() < RENEWAL) {
+            self.opened = NextHops::open(&self.pins)?.map(|it| (Instant::now(), it));
+        }
+        if let Some((_, next_hops)) = &mut self.opened {
+            next_hops.renew(self.renewal * VOUCHED_RENEWALS, true)?;
+        }
+        let changes = self.events.wait()?;
+        let Some((_, next_hops)) = &mut self.opened else {
+            return Ok(());
+        };
+        for neighbour in changes.stale {
+            if next_hops.is_used(neighbour.interface, neighbour.link_address, IN_USE)? {
+                let _ = self.stale.try_send(neighbour);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Watching could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum BeginError {
+    /// Netlink is not to be had.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// The system has no thread to give.
+    #[error("cannot start the thread that watches next hops: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// Why nobody vouches for next hops now.
+#[derive(Debug, thiserror::Error)]
+enum LookError {
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    #[error("cannot hear of changes: {0}")]
+    Events(#[from] io::Error),
+}
