@@ -1,12 +1,16 @@
 //! Executed instructions of the splitter's kernel programs.
-#![expect(dead_code, reason = "what runs the programs follows")]
 
 mod context;
 mod counts;
 mod fault;
+mod helpers;
+mod interpreter;
+mod machine;
 mod maps;
 mod memory;
 
 pub use context::{Hook, Metadata};
 pub use counts::Counts;
 pub use fault::{Fault, FaultAt};
+pub use helpers::{Kernel, Route};
+pub use machine::{LoadError, Machine, Ran};
