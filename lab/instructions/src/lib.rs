@@ -1,5 +1,6 @@
 //! Executed instructions of the splitter's kernel programs.
 
+mod border;
 mod context;
 mod counts;
 mod fault;
@@ -8,7 +9,9 @@ mod interpreter;
 mod machine;
 mod maps;
 mod memory;
+mod plain;
 
+pub use border::{Border, Measured, SEEDS, TABLE_SIZE};
 pub use context::{Hook, Metadata};
 pub use counts::Counts;
 pub use fault::{Fault, FaultAt};
