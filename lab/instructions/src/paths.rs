@@ -1,0 +1,151 @@
+//! The paths that are counted: what a packet meets, and what must become of it there.
+
+mod egress;
+mod insertion;
+mod known;
+mod passed;
+mod rated;
+
+use std::fmt::Write as _;
+
+use anyhow::{Result, ensure};
+use splitter_policy::config::PolicyConfig;
+
+use crate::border::{Border, Measured};
+use crate::counts::Counts;
+use crate::packet::{Ip, Packet, Upper};
+
+/// A path through a program.
+pub struct Path {
+    /// What it is called in the record.
+    pub name: String,
+    /// What is done with its packet, in [`Measured::done`]'s words: a packet that takes another path
+    /// does something else.
+    pub does: Vec<String>,
+    program: &'static str,
+    config: PolicyConfig,
+    course: Course,
+}
+
+/// Sends what comes before a path's packet, and measures that.
+type Course = Box<dyn Fn(&mut Border) -> Result<Measured>>;
+
+/// A full segment of the flow with a number.
+type Segment = fn(u16) -> Vec<u8>;
+
+impl Path {
+    /// A path through `program` under settings: `course` sends what comes before its packet, and
+    /// measures that.
+    fn new(
+        name: impl Into<String>,
+        program: &'static str,
+        config: PolicyConfig,
+        does: &[&str],
+        course: impl Fn(&mut Border) -> Result<Measured> + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            does: does.iter().map(|it| (*it).to_owned()).collect(),
+            program,
+            config,
+            course: Box::new(course),
+        }
+    }
+
+    /// What the path takes.
+    ///
+    /// # Errors
+    /// When the object cannot be run, or the packet did not do what the path's name says.
+    pub fn count(&self, object: &[u8]) -> Result<Counts> {
+        let mut border = Border::new(object, self.program, self.config)?;
+        let Measured { counts, done } = (self.course)(&mut border)?;
+        ensure!(
+            done == self.does,
+            "its packet no longer takes the path of that name: it was to do {:?}, and did {done:?}; \
+             give it other settings, or other packets before it, in lab/instructions/src/paths/",
+            self.does
+        );
+        Ok(counts)
+    }
+}
+
+/// All paths, in the order in which they are shown.
+#[must_use]
+pub fn all() -> Vec<Path> {
+    let mut paths = known::paths();
+    paths.extend(insertion::paths());
+    paths.extend(rated::paths());
+    paths.extend(egress::paths());
+    paths.extend(passed::paths());
+    paths
+}
+
+/// A table of counts, a path each.
+#[must_use]
+pub fn table<'a>(rows: impl Iterator<Item = (&'a str, &'a Counts)> + Clone) -> String {
+    let width = rows.clone().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut table = format!(
+        "{:width$}  instructions  loads  stores  on stack  atomics  functions  helpers\n",
+        "path"
+    );
+    for (name, counts) in rows {
+        let Counts {
+            instructions,
+            loads,
+            stores,
+            stack_accesses,
+            atomics,
+            function_calls,
+            helper_calls,
+        } = counts;
+        let _ = writeln!(
+            table,
+            "{name:width$}  {instructions:>12}  {loads:>5}  {stores:>6}  {stack_accesses:>8}  \
+             {atomics:>7}  {function_calls:>9}  {helper_calls:>7}"
+        );
+    }
+    table
+}
+
+/// By which a flow is long with its 41st packet, and changes tunnels at once.
+fn eager() -> PolicyConfig {
+    PolicyConfig {
+        drain_margin_ns: 0,
+        ..PolicyConfig::default()
+    }
+}
+
+/// Packets after which a flow is long, and at home in its tunnel.
+const LONG: usize = 50;
+
+/// Packets after which a flow is short still, and no longer a new one.
+const SHORT: usize = 10;
+
+/// Both families, by their names.
+const FAMILIES: [(&str, Segment); 2] = [("v4", v4), ("v6", v6)];
+
+fn v4(flow: u16) -> Vec<u8> {
+    segment(Ip::v4(), flow, ACK, 1_460).bytes()
+}
+
+fn v6(flow: u16) -> Vec<u8> {
+    segment(Ip::v6(Vec::new()), flow, ACK, 1_440).bytes()
+}
+
+const FIN: u8 = 0x11;
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
+
+fn segment(ip: Ip, flow: u16, flags: u8, payload_bytes: usize) -> Packet {
+    Packet {
+        tags: Vec::new(),
+        ip,
+        traffic_class: 0,
+        upper: Upper::Tcp {
+            ports: (10_000 + flow, 443),
+            flags,
+            option_bytes: 0,
+        },
+        payload_bytes,
+    }
+}
