@@ -9,6 +9,7 @@ mod demo;
 mod dist;
 mod ebpf;
 mod elf;
+mod instructions;
 mod msgbench;
 mod project;
 mod reproduction;
@@ -51,6 +52,8 @@ enum Task {
     Fct(demo::FctArguments),
     /// Measure what the splitter costs a packet, in ns.
     BenchDatapath(bench::Arguments),
+    /// Count what the kernel programs execute for a packet, and hold it against what is recorded.
+    CountInstructions(reproduction::Arguments),
     /// Measure what a message costs to encode and decode, compared with other codecs, in us.
     BenchCodec(bench::Arguments),
     /// Measure how long small messages take over four paths, by TCP, MPTCP, QUIC and others.
@@ -86,6 +89,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Demo(arguments) => demo::task(&project, &arguments),
         Task::Fct(arguments) => demo::fct(&project, &arguments),
         Task::BenchDatapath(arguments) => bench::datapath::task(&project, &arguments),
+        Task::CountInstructions(arguments) => instructions::task(&project, &arguments),
         Task::BenchCodec(arguments) => bench::codec::task(&project, &arguments),
         Task::Msgbench(arguments) => msgbench::task(&project, &arguments),
         Task::Congestion(arguments) => congestion::task(&project, &arguments),

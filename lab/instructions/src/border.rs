@@ -32,7 +32,7 @@ pub struct Border {
     metadata: Metadata,
 }
 
-/// What one packet took, and what became of it.
+/// The outcome of one packet: what it took, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// What was executed.
@@ -210,7 +210,7 @@ impl Border {
         self.set_number("SITE_DEVICES", SITE)
     }
 
-    /// What the programs have counted.
+    /// The counters of the programs, as they are now.
     ///
     /// # Errors
     /// When the object has no such map, or one of another shape.

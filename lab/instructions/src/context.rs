@@ -11,7 +11,7 @@ pub enum Hook {
     TrafficControl,
 }
 
-/// What the kernel says of a packet besides its bytes.
+/// Says of a packet what the kernel knows besides its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// Number of the device by which the packet came in.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a program executed, from its first instruction to its exit.
+/// Counts of what a program executed, from its first instruction to its exit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {

@@ -6,7 +6,7 @@ use crate::context::{CONTEXT, Context};
 use crate::fault::Fault;
 use crate::machine::Machine;
 
-/// What the kernel knows, and answers when it is asked.
+/// The knowledge of the kernel, by which it answers when it is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
     /// Ticks since boot.

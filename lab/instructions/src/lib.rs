@@ -3,7 +3,7 @@
 //! Nanoseconds differ from machine to machine and from minute to minute; what a program executes for a
 //! packet does not. The object that is committed is linked as a loader does it and run, instruction by
 //! instruction, on frames and flows that are always the same: [`Machine`] is object, maps and clock;
-//! [`Border`] a router made of it; [`paths`] what is counted.
+//! [`Border`] a router made of it; [`paths`] what is counted; [`Record`] what somebody has accepted.
 //!
 //! Counted is the object as it is committed. The verifier writes the look-up of an array in the place
 //! of its call, four instructions or so, which are not in the counts; nor is what helpers do.
@@ -19,6 +19,7 @@ mod maps;
 mod memory;
 pub mod paths;
 mod plain;
+mod record;
 
 #[allow(dead_code, reason = "other users need the rest of it")]
 #[path = "../../../crates/splitter-policy/tests/support/packet.rs"]
@@ -30,3 +31,10 @@ pub use counts::Counts;
 pub use fault::{Fault, FaultAt};
 pub use helpers::{Kernel, Route};
 pub use machine::{LoadError, Machine, Ran};
+pub use record::{ACCEPT, ALLOWED_PERCENT, Judgement, Record};
+
+/// The object that ships, within the tree.
+pub const OBJECT: &str = "splitter-agent/crates/datapath/bpf/splitter.o";
+
+/// The record of what its paths took when somebody last accepted that, within the tree.
+pub const RECORD: &str = "splitter-agent/crates/datapath/bpf/instructions.json";

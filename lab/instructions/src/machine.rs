@@ -31,7 +31,7 @@ struct Program {
     instructions: Vec<bpf_insn>,
 }
 
-/// What became of a packet.
+/// The result of a run: what became of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
     /// What the program returned.

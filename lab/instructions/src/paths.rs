@@ -52,7 +52,7 @@ impl Path {
         }
     }
 
-    /// What the path takes.
+    /// Counts what the path takes.
     ///
     /// # Errors
     /// When the object cannot be run, or the packet did not do what the path's name says.
