@@ -7,4 +7,10 @@
 #[path = "../../../cloudburst/crates/code/tests/support/mod.rs"]
 mod support;
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| support::checks::decoder(input));
+#[path = "../processor_time.rs"]
+mod processor_time;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    processor_time::begin();
+    support::checks::decoder(input);
+});

@@ -20,4 +20,10 @@ mod machines {
     }
 }
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| endpoint::check(input));
+#[path = "../processor_time.rs"]
+mod processor_time;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    processor_time::begin();
+    endpoint::check(input);
+});

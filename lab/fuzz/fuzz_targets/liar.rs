@@ -5,6 +5,8 @@
 
 #[path = "../../../cloudburst/crates/proto/tests/support/liar/mod.rs"]
 mod liar;
+#[path = "../processor_time.rs"]
+mod processor_time;
 
 use std::sync::{
     LazyLock,
@@ -20,6 +22,7 @@ static GOAL: LazyLock<Option<u64>> =
     LazyLock::new(|| std::env::var("FUZZ_GOAL").ok()?.parse().ok());
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    processor_time::begin();
     let more = liar::check(input);
     let before = DATAGRAMS.fetch_add(more, Ordering::Relaxed);
     let now = before + more;

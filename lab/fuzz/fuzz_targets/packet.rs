@@ -6,4 +6,10 @@
 #[path = "../../../cloudburst/crates/proto/tests/support/packet.rs"]
 mod packet;
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| packet::check(input));
+#[path = "../processor_time.rs"]
+mod processor_time;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    processor_time::begin();
+    packet::check(input);
+});

@@ -6,4 +6,10 @@
 #[path = "../../../crates/splitter-policy/tests/support/mod.rs"]
 mod support;
 
-libfuzzer_sys::fuzz_target!(|frame: &[u8]| support::checks::parser(frame));
+#[path = "../processor_time.rs"]
+mod processor_time;
+
+libfuzzer_sys::fuzz_target!(|frame: &[u8]| {
+    processor_time::begin();
+    support::checks::parser(frame);
+});

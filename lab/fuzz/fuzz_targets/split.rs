@@ -7,4 +7,10 @@
 #[path = "../../../crates/splitter-policy/tests/support/mod.rs"]
 mod support;
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| support::checks::split(input));
+#[path = "../processor_time.rs"]
+mod processor_time;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    processor_time::begin();
+    support::checks::split(input);
+});
