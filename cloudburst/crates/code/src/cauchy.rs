@@ -39,9 +39,30 @@ pub(super) fn weight(repair: u8, source: u8) -> u8 {
     Product::quotient(numerator, 0, x(repair) ^ source)
 }
 
+/// The point of a repair row.
 #[inline(always)]
-const fn x(repair: u8) -> u8 {
+pub(super) const fn x(repair: u8) -> u8 {
     255 - repair
+}
+
+/// The weights of what the repair rows lack, for each lost source symbol.
+///
+/// Where the source symbols at hand have been taken out of the repair symbols, the lost ones
+/// follow from these alone, with the weights that [`interpolate`] has for them. `weights` has a
+/// row for each lost symbol.
+pub(super) fn invert(lost: &[u8], repairs: &[u8], weights: &mut [u8]) {
+    debug_assert_eq!(lost.len(), repairs.len());
+    debug_assert_eq!(weights.len(), lost.len() * lost.len());
+    let mut b = [0; 64];
+    for (&repair, b) in repairs.iter().zip(&mut b) {
+        *b = of_point(x(repair), lost, repairs).reduced();
+    }
+    for (&lost_one, weights) in lost.iter().zip(weights.chunks_exact_mut(lost.len())) {
+        let a = of_lost(lost_one, lost, repairs);
+        for ((weight, &repair), &b) in weights.iter_mut().zip(repairs).zip(&b) {
+            *weight = Product::quotient(a, b, lost_one ^ x(repair));
+        }
+    }
 }
 
 /// The weights of the symbols at hand for each lost source symbol.
@@ -62,27 +83,36 @@ pub(super) fn interpolate(n: usize, lost: &[u8], repairs: &[u8], weights: &mut [
         points[usize::from(lost)] = x(repair);
     }
     for (&point, b) in points[..n].iter().zip(&mut b) {
-        let product = lost.iter().fold(Product::default(), |product, &lost| {
-            product.times(point ^ lost)
-        });
-        let product = over_others(product, point, repairs.iter().map(|&repair| x(repair)));
         // A repair's point lies above every source's.
         let is_source = usize::from(point) < n;
         let scale = if is_source { x(0) ^ point } else { 1 };
-        *b = product.times(scale).reduced();
+        *b = of_point(point, lost, repairs).times(scale).reduced();
     }
     for (&lost_one, weights) in lost.iter().zip(weights.chunks_exact_mut(n)) {
-        let product = repairs
-            .iter()
-            .fold(Product::default(), |product, &repair| {
-                product.times(lost_one ^ x(repair))
-            })
-            .over(x(0) ^ lost_one);
-        let a = over_others(product, lost_one, lost.iter().copied()).reduced();
+        let a = of_lost(lost_one, lost, repairs);
         for ((weight, &point), &b) in weights.iter_mut().zip(&points).zip(&b) {
             *weight = Product::quotient(a, b, lost_one ^ point);
         }
     }
+}
+
+/// A of the module's formula, reduced.
+#[inline(always)]
+fn of_lost(lost_one: u8, lost: &[u8], repairs: &[u8]) -> u8 {
+    let product = repairs.iter().fold(Product::default(), |product, &repair| {
+        product.times(lost_one ^ x(repair))
+    });
+    let product = product.over(x(0) ^ lost_one);
+    over_others(product, lost_one, lost.iter().copied()).reduced()
+}
+
+/// B of the module's formula for a repair symbol's point; for a source symbol's it lacks a factor.
+#[inline(always)]
+fn of_point(point: u8, lost: &[u8], repairs: &[u8]) -> Product {
+    let product = lost.iter().fold(Product::default(), |product, &lost| {
+        product.times(point ^ lost)
+    });
+    over_others(product, point, repairs.iter().map(|&repair| x(repair)))
 }
 
 /// Divided by the distance of `point` to all of `others` but itself.
@@ -144,6 +174,13 @@ mod tests {
                 let found = weights.iter().zip(&at_hand)
                     .fold(0, |sum, (&weight, &symbol)| sum ^ multiply(weight, symbol));
                 prop_assert_eq!(found, message[usize::from(lost)]);
+            }
+            let mut of_syndromes = vec![0; lost.len() * lost.len()];
+            invert(&lost, &repairs, &mut of_syndromes);
+            for (inverse, weights) in of_syndromes.chunks(lost.len()).zip(weights.chunks(n)) {
+                for (&weight, &place) in inverse.iter().zip(&lost) {
+                    prop_assert_eq!(weight, weights[usize::from(place)]);
+                }
             }
         }
     }

@@ -3,8 +3,8 @@
 use core::{marker::PhantomData, ops::Range, slice};
 
 use super::{
-    cauchy,
-    kernel::{self, MAX_INPUTS, MAX_OUTPUTS, Simd, WeightedTask, XorTask},
+    cauchy_sum::Sources,
+    kernel::{self, MAX_INPUTS, MAX_OUTPUTS, Simd, XorTask},
     schedule::{Schedule, default_row},
     shape::Shape,
 };
@@ -296,65 +296,54 @@ impl<'e, 'm, 'o, const MOST: usize> Repairs<'e, 'm, 'o, MOST> {
         }
         let symbol_bytes = shape.symbol_bytes();
         match shape.short_symbol(self.block) {
-            None => self.compute_range(&inputs[..n], None, 0..symbol_bytes),
+            None => self.compute_range(&inputs[..n], 0..symbol_bytes),
             Some((short, bytes)) => {
-                self.compute_range(&inputs[..n], None, 0..bytes);
-                // What is missing of the short symbol counts as zeros, and must
-                // not be read: any other stands in for it, with no weight.
-                inputs[short] = inputs[0];
-                self.compute_range(&inputs[..n], Some(short), bytes..symbol_bytes);
+                self.compute_range(&inputs[..n], 0..bytes);
+                // What is missing of the short symbol counts as zeros, and must not be read.
+                inputs[short] = core::ptr::null();
+                self.compute_range(&inputs[..n], bytes..symbol_bytes);
             }
         }
         self.count = 0;
     }
 
-    /// The bytes `range` of all symbols that wait, without source symbol `left_out`.
-    fn compute_range(&self, inputs: &[*const u8], left_out: Option<usize>, range: Range<usize>) {
+    /// The bytes `range` of all symbols that wait; an input that is null counts as zeros.
+    fn compute_range(&self, inputs: &[*const u8], range: Range<usize>) {
         let (outputs, weights) = (&self.outputs[..self.count], &self.weights[..self.count]);
         let simd = self.encoder.simd;
-        if inputs.len() == 1 && left_out.is_some() {
-            for output in outputs {
-                // SAFETY: the range lies in a symbol of the buffer.
-                unsafe { output.add(range.start).write_bytes(0, range.len()) };
-            }
-            return;
-        }
-        if matches!(weights[0], Weights::Bits(_)) {
-            let kept = left_out.map_or(!0, |index| !(1 << index));
-            let mut masked = [(core::ptr::null_mut(), 0); MOST];
-            for ((masked, &output), weights) in masked.iter_mut().zip(outputs).zip(weights) {
-                if let Weights::Bits(bits) = *weights {
-                    *masked = (output, bits & kept);
+        if let Weights::Cauchy { .. } = weights[0] {
+            let mut repairs = [0; MOST];
+            for (repair, weights) in repairs.iter_mut().zip(weights) {
+                if let Weights::Cauchy { repair: number } = *weights {
+                    *repair = number;
                 }
             }
-            let task = XorTask {
-                inputs,
-                outputs: &masked[..self.count],
+            let repairs = &repairs[..self.count];
+            let sources = Sources {
+                simd,
+                symbols: inputs,
             };
-            // SAFETY: inputs are symbols of the message, whole or of at least
-            // `range`; outputs are symbols of the buffer, each its own.
-            unsafe { kernel::xor(simd, &task, range) };
+            // SAFETY: inputs are symbols of the message, whole or of at least `range`, or null;
+            // outputs are symbols of the buffer, each its own.
+            unsafe { sources.sum::<MOST>(repairs, outputs, range) };
             return;
         }
-        let n = inputs.len();
-        let mut table = [[0; MAX_INPUTS]; MOST];
-        let table = table.as_flattened_mut();
-        for (row, weights) in table.chunks_exact_mut(n).zip(weights) {
-            if let Weights::Cauchy { repair } = *weights {
-                for (source, weight) in row.iter_mut().enumerate() {
-                    *weight = cauchy::weight(repair, source as u8);
-                }
-            }
-            if let Some(left_out) = left_out {
-                row[left_out] = 0;
+        let readable = inputs
+            .iter()
+            .enumerate()
+            .filter(|(_, input)| !input.is_null());
+        let readable = readable.fold(0, |mask, (index, _)| mask | 1 << index);
+        let mut masked = [(core::ptr::null_mut(), 0); MOST];
+        for ((masked, &output), weights) in masked.iter_mut().zip(outputs).zip(weights) {
+            if let Weights::Bits(bits) = *weights {
+                *masked = (output, bits & readable);
             }
         }
-        let task = WeightedTask {
+        let task = XorTask {
             inputs,
-            outputs,
-            weights: &table[..n * self.count],
+            outputs: &masked[..self.count],
         };
-        // SAFETY: as above; in the place of the input without weight stands another.
-        unsafe { kernel::weighted(simd, &task, range) };
+        // SAFETY: as above; no mask asks for what is null.
+        unsafe { kernel::xor(simd, &task, range) };
     }
 }

@@ -22,8 +22,10 @@
 
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 
+mod additive;
 mod block;
 mod cauchy;
+mod cauchy_sum;
 mod decoder;
 mod encoder;
 mod gf256;

@@ -5,6 +5,7 @@ use core::ops::Range;
 use super::{
     block::Block,
     cauchy,
+    cauchy_sum::Sources,
     decoder::{Family, Memory, aside},
     kernel::{self, MAX_INPUTS, MAX_OUTPUTS, Simd, WeightedTask, XorTask},
     shape::Shape,
@@ -55,9 +56,36 @@ fn recover_up_to<const MOST: usize>(
         *input = at(shape.place(shape.symbol(index, number)).start).cast_const();
     }
     let mut outputs = [core::ptr::null_mut(); MOST];
+    let mut stand_ins = [core::ptr::null_mut(); MOST];
     for (position, (&symbol, output)) in lost.iter().zip(&mut outputs).enumerate() {
         *output = inputs[usize::from(symbol)].cast_mut();
-        inputs[usize::from(symbol)] = at(aside(shape, index, position)).cast_const();
+        stand_ins[position] = at(aside(shape, index, position));
+        inputs[usize::from(symbol)] = stand_ins[position].cast_const();
+    }
+    if family == Family::Cauchy {
+        let repairs = &block.repairs()[..lost.len()];
+        let inputs = &mut inputs[..n];
+        let sources = Sources {
+            simd,
+            symbols: inputs,
+        };
+        let cost = sources.transform_cost(repairs);
+        if cost.is_some_and(|cost| cost + lost.len() * lost.len() < n * lost.len()) {
+            lost.iter()
+                .for_each(|&symbol| inputs[usize::from(symbol)] = core::ptr::null());
+            let syndromes = Syndromes {
+                simd,
+                inputs,
+                lost,
+                repairs,
+                outputs: &outputs[..lost.len()],
+                stand_ins: &stand_ins[..lost.len()],
+            };
+            // SAFETY: all symbols of the block are in `bytes`, none overlaps another, and those
+            // that are not null have been received.
+            unsafe { syndromes.recover::<MOST>(shape.symbol_bytes(), shape.short_symbol(index)) };
+            return;
+        }
     }
     let outputs = &outputs[..lost.len()];
     let (mut masks, mut weights);
@@ -96,6 +124,75 @@ fn recover_up_to<const MOST: usize>(
     }
     // SAFETY: see `compute`; the short symbol is neither read nor written.
     unsafe { job.compute(short_bytes..symbol_bytes) };
+}
+
+/// Recovery in two steps: the transform takes the source symbols at hand out of the repair
+/// symbols, and what then remains of these, the syndromes, is solved for the lost ones.
+struct Syndromes<'a> {
+    simd: Simd,
+    /// The source symbols; those lost are null.
+    inputs: &'a mut [*const u8],
+    lost: &'a [u8],
+    repairs: &'a [u8],
+    /// The places of the lost ones.
+    outputs: &'a [*mut u8],
+    /// The repair symbols, which are overwritten.
+    stand_ins: &'a [*mut u8],
+}
+
+impl Syndromes<'_> {
+    /// # Safety
+    ///
+    /// Symbols have so many bytes, but for the short one; none overlaps another.
+    unsafe fn recover<const MOST: usize>(self, symbol_bytes: usize, short: Option<(usize, usize)>) {
+        let (short, short_bytes) = short.unwrap_or((0, symbol_bytes));
+        let mut weights = [[0; MOST]; MOST];
+        let count = self.lost.len();
+        let weights = &mut weights.as_flattened_mut()[..count * count];
+        cauchy::invert(self.lost, self.repairs, weights);
+        let mut pointers = [core::ptr::null(); MOST];
+        for (pointer, stand_in) in pointers.iter_mut().zip(self.stand_ins) {
+            *pointer = stand_in.cast_const();
+        }
+        let task = |outputs| WeightedTask {
+            inputs: &pointers[..count],
+            outputs,
+            weights: &weights[..count * outputs.len()],
+        };
+        // SAFETY: the caller vouches for the symbols. Beyond the end of the short one neither it
+        // is read nor its place written.
+        unsafe {
+            let whole = 0..short_bytes;
+            self.reduce(whole.clone());
+            kernel::weighted(self.simd, &task(self.outputs), whole);
+            let rest = short_bytes..symbol_bytes;
+            if rest.is_empty() {
+                return;
+            }
+            self.inputs[short] = core::ptr::null();
+            let lost = self
+                .lost
+                .iter()
+                .take_while(|&&lost| usize::from(lost) != short);
+            let outputs = &self.outputs[..lost.count()];
+            self.reduce(rest.clone());
+            kernel::weighted(self.simd, &task(outputs), rest);
+        }
+    }
+
+    /// Makes syndromes of the bytes `range` of the repair symbols.
+    ///
+    /// # Safety
+    ///
+    /// All symbols that are not null have these bytes.
+    unsafe fn reduce(&self, range: Range<usize>) {
+        let sources = Sources {
+            simd: self.simd,
+            symbols: self.inputs,
+        };
+        // SAFETY: the caller vouches for it.
+        unsafe { sources.transform(self.repairs, self.stand_ins, true, range) };
+    }
 }
 
 struct Recovery<'a, const MOST: usize> {

@@ -2,6 +2,8 @@
 
 use core::{arch::aarch64::*, ops::Range};
 
+use super::transform::{self, TransformTask};
+use super::vector::Vector;
 use super::{WeightedTask, XorTask, portable};
 use crate::gf256::NIBBLES;
 
@@ -111,4 +113,70 @@ unsafe fn weighted_group<const OUTPUTS: usize>(
         }
     }
     OUTPUTS
+}
+
+/// # Safety
+///
+/// As of [`super::transform`].
+#[target_feature(enable = "neon")]
+pub(super) unsafe fn transform(task: &TransformTask<'_>, range: Range<usize>) {
+    // SAFETY: the caller vouches for it.
+    unsafe { transform::transform::<Wide<4>, Wide<1>>(task, range) };
+}
+
+/// So many vectors of 16 bytes.
+#[derive(Clone, Copy)]
+struct Wide<const VECTORS: usize>([uint8x16_t; VECTORS]);
+
+impl<const VECTORS: usize> Vector for Wide<VECTORS> {
+    const BYTES: usize = VECTORS * VECTOR;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller has the instructions.
+        Self([unsafe { vdupq_n_u8(0) }; VECTORS])
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: the caller vouches for what is read.
+        unsafe {
+            let mut vectors = Self::zero();
+            for (number, vector) in vectors.0.iter_mut().enumerate() {
+                *vector = vld1q_u8(from.add(number * VECTOR));
+            }
+            vectors
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        for (number, vector) in self.0.into_iter().enumerate() {
+            // SAFETY: the caller vouches for what is written.
+            unsafe { vst1q_u8(to.add(number * VECTOR), vector) };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn xor(mut self, other: Self) -> Self {
+        for (vector, other) in self.0.iter_mut().zip(other.0) {
+            // SAFETY: the caller has the instructions.
+            *vector = unsafe { veorq_u8(*vector, other) };
+        }
+        self
+    }
+
+    #[inline(always)]
+    unsafe fn times(mut self, factor: u8) -> Self {
+        // SAFETY: the caller has the instructions; the tables have 16 bytes each.
+        unsafe {
+            let [of_low, of_high] = &NIBBLES.0[usize::from(factor)];
+            let (of_low, of_high) = (vld1q_u8(of_low.as_ptr()), vld1q_u8(of_high.as_ptr()));
+            for vector in &mut self.0 {
+                let low = vqtbl1q_u8(of_low, vandq_u8(*vector, vdupq_n_u8(15)));
+                *vector = veorq_u8(low, vqtbl1q_u8(of_high, vshrq_n_u8::<4>(*vector)));
+            }
+        }
+        self
+    }
 }

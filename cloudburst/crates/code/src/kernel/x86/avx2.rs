@@ -2,6 +2,8 @@
 
 use core::{arch::x86_64::*, ops::Range};
 
+use super::super::transform::{self, TransformTask};
+use super::super::vector::Vector;
 use super::super::{WeightedTask, XorTask, portable};
 use crate::gf256::NIBBLES;
 
@@ -147,5 +149,77 @@ unsafe fn weighted_stretch<const OUTPUTS: usize, const WIDE: usize>(
                 _mm256_storeu_si256(output.add(vector * VECTOR).cast(), sum);
             }
         }
+    }
+}
+
+/// # Safety
+///
+/// As of [`super::super::transform`].
+#[target_feature(enable = "avx2")]
+pub(in super::super) unsafe fn transform(task: &TransformTask<'_>, range: Range<usize>) {
+    // SAFETY: the caller vouches for it.
+    unsafe { transform::transform::<Wide<2>, Wide<1>>(task, range) };
+}
+
+/// So many vectors of 32 bytes.
+#[derive(Clone, Copy)]
+struct Wide<const VECTORS: usize>([__m256i; VECTORS]);
+
+impl<const VECTORS: usize> Vector for Wide<VECTORS> {
+    const BYTES: usize = VECTORS * VECTOR;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller has the instructions.
+        Self([unsafe { _mm256_setzero_si256() }; VECTORS])
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: the caller vouches for what is read.
+        unsafe {
+            let mut vectors = Self::zero();
+            for (number, vector) in vectors.0.iter_mut().enumerate() {
+                *vector = _mm256_loadu_si256(from.add(number * VECTOR).cast());
+            }
+            vectors
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        for (number, vector) in self.0.into_iter().enumerate() {
+            // SAFETY: the caller vouches for what is written.
+            unsafe { _mm256_storeu_si256(to.add(number * VECTOR).cast(), vector) };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn xor(mut self, other: Self) -> Self {
+        for (vector, other) in self.0.iter_mut().zip(other.0) {
+            // SAFETY: the caller has the instructions.
+            *vector = unsafe { _mm256_xor_si256(*vector, other) };
+        }
+        self
+    }
+
+    #[inline(always)]
+    unsafe fn times(mut self, factor: u8) -> Self {
+        // SAFETY: the caller has the instructions; the tables have 16 bytes each.
+        unsafe {
+            let low_nibbles = _mm256_set1_epi8(15);
+            let [of_low, of_high] = &NIBBLES.0[usize::from(factor)];
+            let of_low = _mm256_broadcastsi128_si256(_mm_loadu_si128(of_low.as_ptr().cast()));
+            let of_high = _mm256_broadcastsi128_si256(_mm_loadu_si128(of_high.as_ptr().cast()));
+            for vector in &mut self.0 {
+                let low = _mm256_and_si256(*vector, low_nibbles);
+                let high = _mm256_and_si256(_mm256_srli_epi16::<4>(*vector), low_nibbles);
+                *vector = _mm256_xor_si256(
+                    _mm256_shuffle_epi8(of_low, low),
+                    _mm256_shuffle_epi8(of_high, high),
+                );
+            }
+        }
+        self
     }
 }

@@ -1,10 +1,11 @@
 //! 512-bit vectors.
 
 mod grouping;
+mod transform;
 mod weighted;
 mod xor;
 
-pub(in crate::kernel) use self::{weighted::weighted, xor::xor};
+pub(in crate::kernel) use self::{transform::transform, weighted::weighted, xor::xor};
 
 const VECTOR: usize = 64;
 
