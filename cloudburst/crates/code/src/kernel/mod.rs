@@ -4,6 +4,7 @@
 //! at a time, so that the inputs are read from the nearest cache and each
 //! output is written once.
 
+mod grouped;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;

@@ -2,6 +2,7 @@
 
 use core::{arch::aarch64::*, ops::Range};
 
+use super::grouped;
 use super::transform::{self, TransformTask};
 use super::vector::Vector;
 use super::{WeightedTask, XorTask, portable};
@@ -18,6 +19,9 @@ pub(super) unsafe fn xor(task: &XorTask<'_>, range: Range<usize>) {
     let mut at = range.start;
     // SAFETY: the caller vouches for the range, and every stretch lies in it.
     unsafe {
+        if grouped::pays(task) {
+            return grouped::xor::<Wide<5>, Wide<1>>(task, range);
+        }
         while at + WIDE * VECTOR <= range.end {
             xor_stretch::<WIDE>(task, at);
             at += WIDE * VECTOR;
