@@ -121,7 +121,6 @@ pub(super) static NIBBLES: Nibbles = {
 
 /// For each factor the 8 x 8 bit matrix of its product, as `GF2P8AFFINEQB`
 /// takes it: byte 7 - i holds the row of bit i.
-#[cfg(any(target_arch = "x86_64", test))]
 pub(super) static MATRICES: [u64; 256] = {
     let mut matrices = [0; 256];
     let mut factor = 0;

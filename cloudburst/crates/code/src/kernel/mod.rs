@@ -8,6 +8,7 @@ mod grouped;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
+mod sliced;
 mod transform;
 mod vector;
 #[cfg(target_arch = "x86_64")]

@@ -76,7 +76,7 @@ pub(super) unsafe fn weighted(task: &WeightedTask<'_>, range: Range<usize>) {
                 _ => weighted_group::<1>(task, first, vectors.clone()),
             };
         }
-        portable::weighted(task, vectors.end..range.end);
+        portable::weighted_few(task, vectors.end..range.end);
     }
 }
 

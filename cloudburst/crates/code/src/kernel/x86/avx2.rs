@@ -78,7 +78,7 @@ pub(in super::super) unsafe fn weighted(task: &WeightedTask<'_>, range: Range<us
                 _ => weighted_group::<1>(task, first, vectors.clone()),
             };
         }
-        portable::weighted(task, vectors.end..range.end);
+        portable::weighted_few(task, vectors.end..range.end);
     }
 }
 
