@@ -35,6 +35,7 @@
 
 mod answer;
 mod body;
+mod cipher;
 pub mod envelope;
 mod failure;
 mod field;

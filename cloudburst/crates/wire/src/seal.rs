@@ -3,10 +3,10 @@
 
 use std::fmt;
 
-use chacha20poly1305::{AeadInOut, ChaCha20Poly1305, KeyInit, Nonce, Tag};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
+    cipher::{Cipher, NONCE_BYTES},
     field::{BufferTooShort, Written},
     header::{Form, HEADER_BYTES, Header, PacketKind},
     size::{CHECK_BYTES, Framing, TAG_BYTES},
@@ -185,7 +185,7 @@ impl Sealer {
         match &self.cipher {
             Some(cipher) => {
                 let (start, plain) = datagram.split_at_mut(start_bytes);
-                trailer[..TAG_BYTES].copy_from_slice(&cipher.seal(&header, start, plain));
+                trailer[..TAG_BYTES].copy_from_slice(&cipher.seal(nonce(&header), start, plain));
             }
             None if trailer_bytes > 0 => trailer[..CHECK_BYTES].copy_from_slice(&check(datagram)),
             None => {}
@@ -240,7 +240,7 @@ impl Opener {
             .split_at_mut_checked(HEADER_BYTES + prefix_bytes)
             .ok_or(truncated)?;
         let (body, tag) = rest.split_last_chunk_mut().ok_or(truncated)?;
-        if cipher.open(header, start, body, tag) {
+        if cipher.open(nonce(header), start, body, tag) {
             Ok(body)
         } else {
             Err(OpenError::Forged)
@@ -265,50 +265,14 @@ fn without_check(kind: PacketKind, datagram: &[u8]) -> Option<Result<&[u8], Open
     Some(is_whole.then_some(body).ok_or(OpenError::Damaged))
 }
 
-/// The cipher of one direction, with its key.
-struct Cipher(ChaCha20Poly1305);
-
-impl Cipher {
-    fn new(key: &[u8; KEY_BYTES]) -> Self {
-        Self(ChaCha20Poly1305::new(key.into()))
-    }
-
-    fn seal(&self, header: &Header, associated: &[u8], body: &mut [u8]) -> [u8; TAG_BYTES] {
-        let sealed = self
-            .0
-            .encrypt_inout_detached(&nonce(header), associated, (&mut *body).into());
-        match sealed {
-            Ok(tag) => tag.into(),
-            // Only of bodies beyond 256 GiB (RFC 8439 §2.8): say nothing rather than all.
-            Err(_) => {
-                body.fill(0);
-                [0; TAG_BYTES]
-            }
-        }
-    }
-
-    /// Whether the tag fits; `body` is decrypted then.
-    fn open(
-        &self,
-        header: &Header,
-        associated: &[u8],
-        body: &mut [u8],
-        tag: &[u8; TAG_BYTES],
-    ) -> bool {
-        self.0
-            .decrypt_inout_detached(&nonce(header), associated, body.into(), &Tag::from(*tag))
-            .is_ok()
-    }
-}
-
 /// Different for every datagram of a direction: path id, two zeros, sequence number. Paths have a
 /// number space each, so that each has its replay window
 /// (as in draft-ietf-quic-multipath §2.4).
-fn nonce(header: &Header) -> Nonce {
-    let mut nonce = [0; 12];
+fn nonce(header: &Header) -> [u8; NONCE_BYTES] {
+    let mut nonce = [0; NONCE_BYTES];
     nonce[..2].copy_from_slice(&header.path.to_be_bytes());
     nonce[4..].copy_from_slice(&header.sequence.to_be_bytes());
-    nonce.into()
+    nonce
 }
 
 impl fmt::Debug for Sealer {
