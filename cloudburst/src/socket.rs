@@ -20,6 +20,10 @@ const RECEIVE_BYTES: usize = 1 << 16;
 /// Buffers for one call of receive: half a mebibyte stays in the second-level cache.
 const RECEIVE_BUFFERS: usize = 8;
 
+/// One call receives all that there is, if there are buffers for it (recvmmsg(2)), and what comes
+/// after it is announced again (edge-triggered epoll(7)).
+const RECEIVES_ALL: bool = cfg!(any(target_os = "linux", target_os = "android"));
+
 /// A bound socket.
 #[derive(Debug)]
 pub(super) struct Socket {
@@ -166,16 +170,26 @@ impl Socket {
         }
     }
 
-    /// Receives into some of the buffers, and says into how many.
+    /// Receives into some of the buffers, and says into how many. A socket that has not filled all is
+    /// empty: the runtime is told so, and need not be asked by another call of the system.
     pub(super) fn receive(&self, buffers: &mut Buffers) -> io::Result<usize> {
         let Buffers { memory, metas } = buffers;
         let mut rest = memory.chunks_mut(RECEIVE_BYTES);
         let mut slices: [IoSliceMut<'_>; RECEIVE_BUFFERS] =
             std::array::from_fn(|_| IoSliceMut::new(rest.next().unwrap_or_default()));
-        self.io.try_io(Interest::READABLE, || {
-            self.state
-                .recv(UdpSockRef::from(&*self.io), &mut slices, metas)
-        })
+        let mut filled = 0;
+        let received = self.io.try_io(Interest::READABLE, || {
+            let socket = UdpSockRef::from(&*self.io);
+            filled = self.state.recv(socket, &mut slices, metas)?;
+            if RECEIVES_ALL && filled < RECEIVE_BUFFERS {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(())
+        });
+        match received {
+            Err(error) if filled == 0 => Err(error),
+            _ => Ok(filled),
+        }
     }
 }
 

@@ -48,6 +48,25 @@ async fn receive(socket: &Socket, count: usize) -> Vec<(SocketAddr, Ecn, Vec<u8>
     all
 }
 
+/// Else each wake would take a call more, which finds nothing.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[tokio::test]
+async fn a_socket_that_was_emptied_is_readable_again_only_when_more_comes() {
+    let mut sender = Socket::bind(loopback(), 0, 1 << 20).unwrap();
+    let receiver = Socket::bind(loopback(), 0, 1 << 20).unwrap();
+    let mut buffers = Buffers::new();
+    for _ in 0..3 {
+        send_all(&mut sender, train(receiver.local(), 4, 4), b"0123").await;
+        let readable = tokio::time::timeout(Duration::from_secs(5), receiver.io.readable());
+        readable.await.expect("a datagram arrives").unwrap();
+        assert_eq!(receiver.receive(&mut buffers).unwrap(), 1);
+        let is_empty = std::future::poll_fn(|context| {
+            std::task::Poll::Ready(receiver.io.poll_recv_ready(context).is_pending())
+        });
+        assert!(is_empty.await);
+    }
+}
+
 #[tokio::test]
 async fn a_train_arrives_in_order_with_its_mark() {
     for dscp in [0, 46] {
