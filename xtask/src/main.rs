@@ -55,7 +55,7 @@ enum Task {
     /// Count what the kernel programs execute for a packet, and hold it against what is recorded.
     CountInstructions(reproduction::Arguments),
     /// Measure what a message costs to encode and decode, compared with other codecs, in us.
-    BenchCodec(bench::Arguments),
+    BenchCodec(bench::codec::CodecArguments),
     /// Measure how long small messages take over four paths, by TCP, MPTCP, QUIC and others.
     Msgbench(msgbench::Arguments),
     /// Measure the congestion control of messages, alone and next to cubic, in virtual time.

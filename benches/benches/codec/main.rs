@@ -19,6 +19,8 @@
 //! | `default_avx2`, `mds_portable`, ... | the same by another kernel |
 //! | `raptorq` | crate `raptorq`, RFC 6330 |
 //! | `reed_solomon_simd` | crate `reed-solomon-simd`, its encoder and decoder kept from message to message |
+//! | `rlnc` | crate `rlnc`, random linear network coding over GF(256), up to n = 64; its encoder, with a copy of the message, is made before the clock starts. No symbol is a source symbol, so that decoding is always of all |
+//! | `xor_bound` | no codec: the exclusive or of all source symbols, copied to each repair symbol; what any has to read and write |
 //! | `memcpy` | no codec: the same bytes, copied |
 //!
 //! Which symbols are lost changes from message to message, and is the same for
@@ -27,14 +29,18 @@
 //! plan for a number of symbols is made once, and what a peer encodes is not
 //! copied into datagrams.
 //!
+//! `CODEC_SIMD=avx2` (or `portable`, ...) has ours use these instructions alone, and
+//! reed-solomon-simd, too. What raptorq and rlnc detect cannot be changed from outside: they use
+//! what they find, and are favoured so.
+//!
 //! There is no `wirehair`: the registry has no Rust binding of that library.
 
 mod ours;
 mod peers;
 
-use std::fs;
 use std::hint::black_box;
 use std::time::Duration;
+use std::{env, fs};
 
 use cloudburst::code::{Schedule, Simd};
 use criterion::measurement::WallTime;
@@ -43,8 +49,8 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::seq::index;
 use rand::{Rng, SeedableRng};
 
-use self::ours::Cloudburst;
-use self::peers::{RaptorQ, ReedSolomon};
+use self::ours::{Cloudburst, XorBound};
+use self::peers::{RaptorQ, Rlnc, raptorq_simd, reed_solomon, rlnc_simd};
 
 const SYMBOL_BYTES: usize = 1_440;
 
@@ -70,11 +76,27 @@ const SYMBOLS_AT_HAND: usize = 256;
 /// Where `cargo xtask bench-codec` reads which kernel was measured.
 const SIMD_FILE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/codec-simd");
 
+/// Which instructions each codec used, a line each.
+const SIMD_OF_CODECS_FILE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/codec-simd-of-codecs");
+
+/// Names one of [`Simd::ALL`], which is measured alone then.
+const SIMD_VARIABLE: &str = "CODEC_SIMD";
+
+/// Beyond, a decoding by rlnc takes a second.
+const MOST_RLNC_SYMBOLS: usize = 64;
+
 fn codec(criterion: &mut Criterion) {
-    fs::write(SIMD_FILE, Simd::detect().name()).expect("cargo has made the directory");
+    let simd = selected();
+    fs::write(SIMD_FILE, simd.name()).expect("cargo has made the directory");
     for size in &SIZES {
         let messages = size.messages();
-        let mut codecs = codecs(size);
+        let mut codecs = codecs(size, simd, &messages);
+        for (_, codec) in &mut codecs {
+            codec.send(&messages);
+            messages
+                .iter()
+                .for_each(|message| codec.check_encode(message));
+        }
         let mut encode = size.group(criterion, &format!("encode_n{}", size.n));
         for (name, codec) in &mut codecs {
             encode.bench_function(&**name, |bencher| codec.measure_encode(bencher, &messages));
@@ -82,10 +104,9 @@ fn codec(criterion: &mut Criterion) {
         if size.n == 64 {
             encode.bench_function("memcpy", |bencher| measure_copy(bencher, &messages));
         }
+        let mut bound = XorBound::new(size, simd);
+        encode.bench_function("xor_bound", |bencher| bound.measure(bencher, &messages));
         encode.finish();
-        codecs
-            .iter_mut()
-            .for_each(|(_, codec)| codec.send(&messages));
         for &(name, loss) in size.decodes {
             let arrivals = size.arrivals(messages.len(), loss);
             let mut decode = size.group(criterion, name);
@@ -96,6 +117,16 @@ fn codec(criterion: &mut Criterion) {
             decode.finish();
         }
     }
+}
+
+/// The instructions that ours use, and the peers as far as they can be made to.
+fn selected() -> Simd {
+    let Ok(name) = env::var(SIMD_VARIABLE) else {
+        return Simd::detect();
+    };
+    let simd = Simd::ALL.into_iter().find(|simd| simd.name() == name);
+    simd.filter(|simd| simd.is_available())
+        .unwrap_or_else(|| panic!("{SIMD_VARIABLE}={name}: this processor has no such kernel"))
 }
 
 /// Messages of one length, and what is done with them.
@@ -198,6 +229,9 @@ trait Codec {
     /// Makes a message's repair symbols.
     fn encode(&mut self, message: &Message);
 
+    /// Asserts that encoding makes what [`Self::send`] did, or symbols that give the message back.
+    fn check_encode(&mut self, message: &Message);
+
     /// Makes and keeps all symbols of the messages.
     fn send(&mut self, messages: &[Message]);
 
@@ -218,27 +252,36 @@ trait Codec {
     }
 }
 
-fn codecs(size: &Size) -> Vec<(String, Box<dyn Codec>)> {
+fn codecs(size: &Size, simd: Simd, messages: &[Message]) -> Vec<(String, Box<dyn Codec>)> {
     let schedules = [("default", Schedule::Default), ("mds", Schedule::Mds)];
     let mut codecs: Vec<(String, Box<dyn Codec>)> = Vec::new();
     for (name, schedule) in schedules {
-        let codec = Cloudburst::new(size, schedule, Simd::detect());
+        let codec = Cloudburst::new(size, schedule, simd);
         codecs.push((name.to_owned(), Box::new(codec)));
     }
-    let others = |simd: &Simd| simd.is_available() && *simd != Simd::detect();
-    for simd in Simd::ALL
-        .into_iter()
-        .filter(others)
-        .filter(|_| size.n == 64)
-    {
+    let others = |other: &Simd| {
+        other.is_available() && *other != simd && env::var_os(SIMD_VARIABLE).is_none()
+    };
+    let others = Simd::ALL.into_iter().filter(others);
+    for simd in others.filter(|_| size.n == 64) {
         for (name, schedule) in schedules {
             let codec = Cloudburst::new(size, schedule, simd);
             codecs.push((format!("{name}_{}", simd.name()), Box::new(codec)));
         }
     }
     codecs.push(("raptorq".to_owned(), Box::new(RaptorQ::new(size))));
-    let reed_solomon = ReedSolomon::new(size);
-    codecs.push(("reed_solomon_simd".to_owned(), Box::new(reed_solomon)));
+    let (reed_solomon_simd, codec) = reed_solomon(size, simd);
+    codecs.push(("reed_solomon_simd".to_owned(), codec));
+    if size.n <= MOST_RLNC_SYMBOLS {
+        codecs.push(("rlnc".to_owned(), Box::new(Rlnc::new(size, messages))));
+    }
+    let of_codecs = [
+        ("raptorq", raptorq_simd()),
+        ("reed_solomon_simd", reed_solomon_simd),
+        ("rlnc", rlnc_simd()),
+    ];
+    let of_codecs = of_codecs.map(|(codec, simd)| format!("{codec} {simd}"));
+    fs::write(SIMD_OF_CODECS_FILE, of_codecs.join("\n")).expect("cargo has made the directory");
     codecs
 }
 

@@ -4,6 +4,8 @@ use std::hint::black_box;
 
 use cloudburst::code::{Block, Decoder, Encoder, Received, Schedule, Shape, Simd};
 
+use criterion::Bencher;
+
 use super::{Arrival, Codec, Message, SYMBOL_BYTES, Size};
 
 pub(crate) struct Cloudburst {
@@ -61,6 +63,13 @@ impl Codec for Cloudburst {
         black_box(&self.repair_datagrams);
     }
 
+    fn check_encode(&mut self, message: &Message) {
+        self.encode(message);
+        let first = self.shape.symbols() * self.datagram_bytes;
+        let sent = &self.sent[message.number][first..];
+        assert!(self.repair_datagrams[..] == sent[..self.repair_datagrams.len()]);
+    }
+
     fn send(&mut self, messages: &[Message]) {
         let count = 3 * self.shape.symbols() + 40;
         let send = |message| {
@@ -89,5 +98,61 @@ impl Codec for Cloudburst {
             }
         }
         self.decoder.message()
+    }
+}
+
+/// No code, but what every one has to do: it reads each source symbol once, by the exclusive or
+/// of all of a block, and writes each repair symbol once.
+pub(crate) struct XorBound {
+    codec: Cloudburst,
+    blocks: usize,
+}
+
+impl XorBound {
+    pub(crate) fn new(size: &Size, simd: Simd) -> Self {
+        let codec = Cloudburst::new(size, Schedule::Default, simd);
+        let blocks = codec.shape.blocks();
+        Self { codec, blocks }
+    }
+
+    fn run(&mut self, message: &Message) {
+        let n = self.codec.shape.symbols() as u32;
+        let encoder = self.codec.encoder(message);
+        let sums = n..n + self.blocks as u32;
+        let (sums_bytes, bytes) = (
+            self.blocks * self.codec.datagram_bytes,
+            self.codec.repair_datagrams.len(),
+        );
+        let datagrams = &mut self.codec.repair_datagrams;
+        let written = encoder.write(sums, datagrams);
+        black_box(written.expect("the buffer was measured"));
+        for first in (sums_bytes..bytes).step_by(sums_bytes) {
+            let len = sums_bytes.min(bytes - first);
+            datagrams.copy_within(..len, first);
+        }
+        black_box(&datagrams);
+    }
+
+    /// With each of the sums a lost symbol of its block is mended: all symbols add up to nothing.
+    fn check(&mut self, message: &Message) {
+        self.run(message);
+        let bytes = self.codec.datagram_bytes;
+        let header = bytes - SYMBOL_BYTES;
+        for (number, datagram) in self.codec.repair_datagrams.chunks_exact(bytes).enumerate() {
+            let mut sum = datagram[header..].to_vec();
+            let symbols = message.bytes.chunks_exact(SYMBOL_BYTES);
+            for symbol in symbols.skip(number % self.blocks).step_by(self.blocks) {
+                sum.iter_mut()
+                    .zip(symbol)
+                    .for_each(|(sum, byte)| *sum ^= byte);
+            }
+            assert!(sum.iter().all(|&byte| byte == 0));
+        }
+    }
+
+    pub(crate) fn measure(&mut self, bencher: &mut Bencher<'_>, messages: &[Message]) {
+        messages.iter().for_each(|message| self.check(message));
+        let mut round = messages.iter().cycle();
+        bencher.iter(|| self.run(round.next().expect("it goes round")));
     }
 }

@@ -3,12 +3,57 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Bencher};
+use rand_of_rlnc::SeedableRng;
+use rand_of_rlnc::rngs::SmallRng;
 use raptorq::{
     EncodingPacket, ObjectTransmissionInformation, SourceBlockDecoder, SourceBlockEncoder,
 };
-use reed_solomon_simd::{EncoderResult, ReedSolomonDecoder, ReedSolomonEncoder};
+use reed_solomon_simd::EncoderResult;
+use reed_solomon_simd::engine::{self, Engine};
+use reed_solomon_simd::rate::{DefaultRateDecoder, DefaultRateEncoder, RateDecoder, RateEncoder};
+
+use cloudburst::code::Simd;
 
 use super::{Arrival, Codec, Message, SYMBOL_BYTES, Size};
+
+/// The instructions that raptorq's own detection chooses, of which nobody else can.
+pub(crate) fn raptorq_simd() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
+            return "avx512";
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1") {
+            return "avx2";
+        }
+    }
+    if cfg!(target_arch = "aarch64") {
+        "neon"
+    } else {
+        "portable"
+    }
+}
+
+/// The same of rlnc.
+pub(crate) fn rlnc_simd() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("gfni") && is_x86_feature_detected!("avx512f") {
+            return "avx512-gfni";
+        }
+        if is_x86_feature_detected!("avx512bw") {
+            return "avx512";
+        }
+        if is_x86_feature_detected!("avx2") {
+            return "avx2";
+        }
+    }
+    if cfg!(target_arch = "aarch64") {
+        "neon"
+    } else {
+        "portable"
+    }
+}
 
 pub(crate) struct RaptorQ {
     config: ObjectTransmissionInformation,
@@ -52,6 +97,13 @@ impl Codec for RaptorQ {
         black_box(encoder.repair_packets(0, self.repairs));
     }
 
+    fn check_encode(&mut self, message: &Message) {
+        let encoder = SourceBlockEncoder::new(0, &self.config, &message.bytes);
+        let encoded = encoder.repair_packets(0, self.repairs);
+        let sent = &self.sent[message.number][self.n..];
+        assert!(encoded[..] == sent[..encoded.len()]);
+    }
+
     fn send(&mut self, messages: &[Message]) {
         let send = |message: &Message| {
             let encoder = SourceBlockEncoder::new(0, &self.config, &message.bytes);
@@ -78,20 +130,37 @@ impl Codec for RaptorQ {
     }
 }
 
-pub(crate) struct ReedSolomon {
+/// The crate's codec by the instructions that `simd` names, as far as it has them.
+pub(crate) fn reed_solomon(size: &Size, simd: Simd) -> (&'static str, Box<dyn Codec>) {
+    match simd {
+        // It has nothing wider.
+        #[cfg(target_arch = "x86_64")]
+        Simd::Avx512Gfni | Simd::Avx2 => {
+            ("avx2", Box::new(ReedSolomon::new(size, engine::Avx2::new)))
+        }
+        #[cfg(target_arch = "aarch64")]
+        Simd::Neon => ("neon", Box::new(ReedSolomon::new(size, engine::Neon::new))),
+        _ => (
+            "portable",
+            Box::new(ReedSolomon::new(size, engine::NoSimd::new)),
+        ),
+    }
+}
+
+struct ReedSolomon<E: Engine> {
     n: usize,
-    encoder: ReedSolomonEncoder,
-    decoder: ReedSolomonDecoder,
+    encoder: DefaultRateEncoder<E>,
+    decoder: DefaultRateDecoder<E>,
     /// All symbols of each message.
     sent: Vec<Vec<Vec<u8>>>,
     decoded: Vec<u8>,
 }
 
-impl ReedSolomon {
-    pub(crate) fn new(size: &Size) -> Self {
+impl<E: Engine> ReedSolomon<E> {
+    fn new(size: &Size, engine: impl Fn() -> E) -> Self {
         let Size { n, repairs, .. } = *size;
-        let encoder = ReedSolomonEncoder::new(n, repairs, SYMBOL_BYTES);
-        let decoder = ReedSolomonDecoder::new(n, repairs, SYMBOL_BYTES);
+        let encoder = DefaultRateEncoder::new(n, repairs, SYMBOL_BYTES, engine(), None);
+        let decoder = DefaultRateDecoder::new(n, repairs, SYMBOL_BYTES, engine(), None);
         Self {
             n,
             encoder: encoder.expect("it is of fair size"),
@@ -110,9 +179,19 @@ impl ReedSolomon {
     }
 }
 
-impl Codec for ReedSolomon {
+impl<E: Engine> Codec for ReedSolomon<E> {
     fn encode(&mut self, message: &Message) {
         black_box(self.repairs(message).recovery(0));
+    }
+
+    fn check_encode(&mut self, message: &Message) {
+        let sent = self.sent[message.number][self.n..].to_vec();
+        let encoded = self.repairs(message);
+        assert!(
+            encoded
+                .recovery_iter()
+                .eq(sent.iter().map(|symbol| &symbol[..]))
+        );
     }
 
     fn send(&mut self, messages: &[Message]) {
@@ -143,6 +222,99 @@ impl Codec for ReedSolomon {
         for (source, symbol) in result.restored_original_iter() {
             self.decoded[place(source)].copy_from_slice(symbol);
         }
+        Some(&self.decoded)
+    }
+}
+
+/// Random linear network coding: no symbol is a source symbol, whichever arrive.
+pub(crate) struct Rlnc {
+    n: usize,
+    repairs: usize,
+    /// One for each message, which owns a copy of it.
+    encoders: Vec<rlnc::full::Encoder>,
+    random: SmallRng,
+    pieces: Vec<u8>,
+    /// All pieces of each message.
+    sent: Vec<Vec<Vec<u8>>>,
+    decoded: Vec<u8>,
+}
+
+impl Rlnc {
+    pub(crate) fn new(size: &Size, messages: &[Message]) -> Self {
+        let encoder = |message: &Message| {
+            rlnc::full::Encoder::new(message.bytes.clone(), size.n).expect("it is of fair size")
+        };
+        let encoders: Vec<_> = messages.iter().map(encoder).collect();
+        let piece_bytes = encoders[0].get_full_coded_piece_byte_len();
+        Self {
+            n: size.n,
+            repairs: size.repairs,
+            encoders,
+            random: SmallRng::seed_from_u64(7),
+            pieces: vec![0; size.repairs * piece_bytes],
+            sent: Vec::new(),
+            decoded: Vec::new(),
+        }
+    }
+
+    fn decode_pieces<'p>(&self, pieces: impl Iterator<Item = &'p [u8]>) -> Option<Vec<u8>> {
+        let symbol_bytes = self.encoders[0].get_piece_byte_len();
+        let decoder = rlnc::full::Decoder::new(symbol_bytes, self.n);
+        let mut decoder = decoder.expect("it is of fair size");
+        for piece in pieces {
+            // Now and then one tells nothing new.
+            let _ = decoder.decode(piece);
+            if decoder.is_already_decoded() {
+                return decoder.get_decoded_data().ok();
+            }
+        }
+        None
+    }
+}
+
+impl Codec for Rlnc {
+    fn encode(&mut self, message: &Message) {
+        let encoder = &self.encoders[message.number];
+        for piece in self
+            .pieces
+            .chunks_exact_mut(encoder.get_full_coded_piece_byte_len())
+        {
+            let written = encoder.code_with_buf(&mut self.random, piece);
+            written.expect("the buffer was measured");
+        }
+        black_box(&self.pieces);
+    }
+
+    /// Pieces differ each time: so many rounds of them as a message takes are decoded.
+    fn check_encode(&mut self, message: &Message) {
+        let mut pieces = Vec::new();
+        for _ in 0..(self.n + 8).div_ceil(self.repairs) {
+            self.encode(message);
+            pieces.extend_from_slice(&self.pieces);
+        }
+        let piece_bytes = self.encoders[0].get_full_coded_piece_byte_len();
+        let decoded = self.decode_pieces(pieces.chunks_exact(piece_bytes));
+        assert!(decoded.as_ref() == Some(&message.bytes));
+    }
+
+    fn send(&mut self, messages: &[Message]) {
+        let mut send = |message: &Message| {
+            let encoder = &self.encoders[message.number];
+            (0..2 * self.n + 40)
+                .map(|_| encoder.code(&mut self.random))
+                .collect()
+        };
+        self.sent = messages.iter().map(&mut send).collect();
+    }
+
+    fn decode(&mut self, arrival: &Arrival) -> Option<&[u8]> {
+        let sent = &self.sent[arrival.message];
+        let sequences = arrival
+            .sources
+            .iter()
+            .copied()
+            .chain(self.n..self.n + arrival.repairs);
+        self.decoded = self.decode_pieces(sequences.map(|sequence| &sent[sequence][..]))?;
         Some(&self.decoded)
     }
 }

@@ -5,17 +5,35 @@ use std::{collections::BTreeMap, process::ExitCode};
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-use super::{Arguments, Measurement, Medians, rounded};
+use super::{Measurement, Medians, rounded};
 use crate::project::Project;
 
-pub(crate) fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode> {
-    let measurement = Measurement::run(project, "codec")?;
+#[derive(clap::Args)]
+pub(crate) struct CodecArguments {
+    #[command(flatten)]
+    output: super::Arguments,
+
+    /// Measure one kernel alone, and the peers by the same instructions as far as they can be
+    /// made to: avx512-gfni, avx2, neon or portable.
+    #[arg(long, value_name = "KERNEL")]
+    simd: Option<String>,
+}
+
+pub(crate) fn task(project: &Project, arguments: &CodecArguments) -> Result<ExitCode> {
+    let simd = arguments.simd.as_deref();
+    let variable = simd.map(|simd| (SIMD_VARIABLE, simd));
+    let measurement = Measurement::run_with(project, "codec", variable)?;
     let groups = GROUPS
         .iter()
         .map(|group| Ok((*group, measurement.medians(&format!("codec_{group}"))?)))
         .collect::<Result<Vec<_>>>()?;
-    let results = Results::new(&groups, measurement.note(SIMD_NOTE)?)?;
-    arguments.print(&results, table)?;
+    let mut results = Results::new(&groups, measurement.note(SIMD_NOTE)?)?;
+    let peers = measurement.note(PEERS_NOTE)?;
+    let peers = peers.lines().filter_map(|line| line.split_once(' '));
+    results.peers_simd = peers
+        .map(|(peer, simd)| (peer.to_owned(), simd.to_owned()))
+        .collect();
+    arguments.output.print(&results, table)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -28,8 +46,10 @@ struct Results {
     wirehair: Option<()>,
     /// Copying the message of 64 source symbols.
     memcpy_us: f64,
-    /// The kernel that this processor's detection selected.
+    /// The kernel of `default` and `mds`: what was asked for, or what this processor's detection selects.
     simd: String,
+    /// The instructions that each peer used.
+    peers_simd: BTreeMap<String, String>,
 }
 
 impl Results {
@@ -43,10 +63,10 @@ impl Results {
             }
         }
         let memcpy = codecs.remove(MEMCPY).and_then(|us| us.into_values().next());
-        let lacks_codec = [OURS, PEERS]
-            .into_iter()
-            .flatten()
-            .find(|codec| !codecs.contains_key(*codec));
+        let lacks_codec = OURS
+            .iter()
+            .chain(&PEERS)
+            .find(|codec| !codecs.contains_key(**codec));
         match (memcpy, lacks_codec) {
             (None, _) => bail!("the benchmark measured no {MEMCPY}"),
             (_, Some(codec)) => bail!("the benchmark measured no {codec}"),
@@ -55,6 +75,7 @@ impl Results {
                 wirehair: None,
                 memcpy_us,
                 simd,
+                peers_simd: BTreeMap::new(),
             }),
         }
     }
@@ -101,10 +122,17 @@ fn table(results: &Results) -> String {
         rows
     });
     let Results {
-        simd, memcpy_us, ..
+        simd,
+        memcpy_us,
+        peers_simd,
+        ..
     } = results;
+    let peers: String = peers_simd
+        .iter()
+        .map(|(peer, simd)| format!("{peer} by {simd}; "))
+        .collect();
     format!(
-        "kernel {simd}; memcpy of n64 {memcpy_us} us\n\n{}",
+        "kernel {simd}; {peers}memcpy of n64 {memcpy_us} us\n\n{}",
         operations.join("\n")
     )
 }
@@ -136,13 +164,19 @@ const GROUPS: [&str; 11] = [
 ];
 
 const OURS: [&str; 2] = ["default", "mds"];
-const PEERS: [&str; 2] = ["raptorq", "reed_solomon_simd"];
+const PEERS: [&str; 3] = ["raptorq", "reed_solomon_simd", "rlnc"];
 
 /// Measured next to the codecs in one of the groups.
 const MEMCPY: &str = "memcpy";
 
 /// The file into which the benchmark writes the kernel's name.
 const SIMD_NOTE: &str = "codec-simd";
+
+/// The file into which it writes the instructions of each peer.
+const PEERS_NOTE: &str = "codec-simd-of-codecs";
+
+/// By this the benchmark is told which kernel to measure.
+const SIMD_VARIABLE: &str = "CODEC_SIMD";
 
 #[cfg(test)]
 mod tests {
@@ -163,12 +197,13 @@ mod tests {
         let others = [
             ("raptorq", 88_600.0),
             ("reed_solomon_simd", 14_100.0),
+            ("rlnc", 40_000.0),
             (MEMCPY, 1_760.0),
         ];
         let small = [("default", 100.0), ("mds", 120.0), ("raptorq", 13_400.0)];
         vec![
             ("encode_n4", medians(&small)),
-            ("encode_n64", medians(&[ours, others].concat())),
+            ("encode_n64", medians(&[&ours[..], &others[..]].concat())),
         ]
     }
 

@@ -43,11 +43,17 @@ struct Measurement {
 
 impl Measurement {
     fn run(project: &Project, bench: &str) -> Result<Self> {
+        Self::run_with(project, bench, None)
+    }
+
+    /// With a variable in its environment.
+    fn run_with(project: &Project, bench: &str, variable: Option<(&str, &str)>) -> Result<Self> {
         let started = SystemTime::now();
-        command::cargo()
-            .args(["bench", "--package", "benches", "--bench", bench])
-            .current_dir(&project.root)
-            .run()?;
+        let mut cargo = command::cargo().args(["bench", "--package", "benches", "--bench", bench]);
+        if let Some((name, value)) = variable {
+            cargo = cargo.env(name, value);
+        }
+        cargo.current_dir(&project.root).run()?;
         let target = project.target.clone();
         Ok(Self { target, started })
     }
