@@ -3,23 +3,58 @@
 //! Decisions for shared tunnels are functions of their own for the verifier, as
 //! [`crate::pipeline`] has them.
 
+use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 use core::mem::MaybeUninit;
 
 use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::macros::btf_map;
 use splitter_policy::config::PolicyConfig;
-use splitter_policy::dedicated::DedicatedQueues;
+use splitter_policy::dedicated::{DedicatedQueues, OwnShare, SharedModels, SharedWord};
 use splitter_policy::egress::Egress;
 use splitter_policy::flow::{FlowEntry, TunnelRole};
 use splitter_policy::flow_packet::FlowPacket;
 use splitter_policy::models::QueueModels;
 use splitter_policy::share::{CountedPacket, SharedEgress, SharedQueues, Stage};
+use splitter_policy::table::Word;
 
 use crate::pipeline::{SETTINGS, entry};
 use crate::queues::KernelBacklog;
 
 #[btf_map]
-static TUNNELS: Array<DedicatedQueues, 1> = Array::new();
+static TUNNELS: Array<SharedModels<KernelWord>, 1> = Array::new();
+
+/// What each CPU has of them for itself.
+#[btf_map]
+static OWN_SHARE: PerCpuArray<OwnShare, 1> = PerCpuArray::new();
+
+/// A number of a map that all CPUs share.
+#[repr(transparent)]
+pub struct KernelWord(Word);
+
+const RELAXED: AtomicOrdering = AtomicOrdering::Relaxed;
+
+impl SharedWord for KernelWord {
+    #[inline(always)]
+    fn get(&self) -> u64 {
+        self.0.get()
+    }
+
+    #[inline(always)]
+    fn exchange(&self, old: u64, new: u64) -> bool {
+        // SAFETY: the word is valid and aligned, and is only ever accessed by
+        // atomic operations.
+        unsafe { atomic_cxchg::<u64, RELAXED, RELAXED>(self.0.as_ptr(), old, new).1 }
+    }
+
+    #[inline(always)]
+    fn add(&self, amount: u64) -> u64 {
+        /// The compiler makes of a relaxed one an addition that does not fetch, and takes what was
+        /// added for what was there.
+        const FETCHING: AtomicOrdering = AtomicOrdering::SeqCst;
+        // SAFETY: as above.
+        unsafe { atomic_xadd::<u64, u64, FETCHING>(self.0.as_ptr(), amount) }
+    }
+}
 
 #[btf_map]
 static SHARED: Array<SharedQueues, 1> = Array::new();
@@ -40,13 +75,20 @@ static SHARED_SCRATCH: PerCpuArray<[u64; size_of::<SharedScratch>() / 8], 1> = P
 pub struct KernelModels;
 
 impl QueueModels for KernelModels {
+    type Word = KernelWord;
+
     #[inline(always)]
-    fn dedicated(&mut self) -> Option<&mut DedicatedQueues> {
-        // SAFETY: the one value of an array map, made of integers. Another CPU may
-        // change it at the same time; the model then misses a packet.
-        TUNNELS
-            .get_ptr_mut(0)
-            .map(|tunnels| unsafe { &mut *tunnels })
+    fn dedicated(&mut self) -> Option<DedicatedQueues<'_, KernelWord>> {
+        /// The tick count is written by one CPU, which may be late.
+        const TICKS_BEHIND: u64 = 2;
+        let own = OWN_SHARE.get_ptr_mut(0)?;
+        Some(DedicatedQueues {
+            shared: TUNNELS.get(0)?,
+            // SAFETY: a per-CPU value, and programs that receive packets do not interrupt each other on
+            // one CPU; nobody takes it twice at a time.
+            own: unsafe { &mut *own },
+            slack_ns: TICKS_BEHIND * SETTINGS.get(0)?.clock.tick_ns,
+        })
     }
 }
 

@@ -135,12 +135,21 @@ pub enum Precision {
     Needed,
 }
 
-/// The precision of `now_ns` that [`classify`] wants for this packet, where a long flow is taken to
-/// be in the short tunnel until `long_on_short_until_ns`.
+/// The short tunnel, as far as the precision of a packet's time depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShortTunnel {
+    /// A long flow is taken to be in it now.
+    pub may_have_long: bool,
+    /// Its queue holds packets beyond now, by the coarse clock: what comes next is modelled without
+    /// another.
+    pub is_busy: bool,
+}
+
+/// The precision of `now_ns` that [`classify`] wants for this packet.
 ///
 /// Reading a precise clock costs more than the rest of the path, so it is read
 /// around a change of tunnel, for full packets into a short tunnel whose drain
-/// is modelled and, where that is not too often, for the first and last packet
+/// is modelled unless its queue is busy anyway, and, where that is not too often, for the first and last packet
 /// of a flow. The packets of a flow in the long tunnel, the bulk of all, do
 /// without.
 #[inline(always)]
@@ -148,14 +157,12 @@ pub fn precision(
     entry: &FlowEntry,
     packet: FlowPacket,
     config: &PolicyConfig,
-    long_on_short_until_ns: u64,
-    coarse_ns: u64,
+    short_tunnel: ShortTunnel,
 ) -> Precision {
     let is_rated = config.short_service.is_known();
     let is_full = VirtualQueue::needs_precise_time(packet.bytes);
     if entry.packets == 0 {
-        let may_start_on_long = coarse_ns < long_on_short_until_ns;
-        if is_rated && (is_full || may_start_on_long) {
+        if is_rated && (is_full || short_tunnel.may_have_long) {
             return Precision::Needed;
         }
         return Precision::Preferred;
@@ -166,7 +173,9 @@ pub fn precision(
             return Precision::Needed;
         }
         let is_long = entry.class() == Class::Long;
-        if is_long || is_rated && is_full || !is_rated && becomes_long(entry, packet, config) {
+        let is_timed = is_rated && is_full && !short_tunnel.is_busy;
+        let may_turn_long = !is_rated || is_full;
+        if is_long || is_timed || may_turn_long && becomes_long(entry, packet, config) {
             return Precision::Needed;
         }
     }
@@ -213,7 +222,7 @@ fn first_tunnel(config: &PolicyConfig, models: &mut impl QueueModels, now_ns: u6
         return models.start(config, now_ns);
     }
     match models.dedicated() {
-        Some(tunnels) if dedicated::starts_on_long(config, tunnels, now_ns) => TunnelRole::Long,
+        Some(tunnels) if dedicated::starts_on_long(config, &tunnels, now_ns) => TunnelRole::Long,
         _ => TunnelRole::Short,
     }
 }

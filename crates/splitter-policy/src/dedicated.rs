@@ -10,12 +10,14 @@
 //! [`PolicyConfig::max_wait_ns`] its packets are dropped until its last one in the short tunnel
 //! has left it. To the sender that is a full queue, which it was about to cause; it hears of it within a round trip.
 
+mod queues;
+
 use crate::config::PolicyConfig;
 use crate::counters::FlowEvent;
 use crate::egress::Egress;
 use crate::flow::{Class, FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
-use flow_balance::VirtualQueue;
+pub use queues::{DedicatedQueues, OwnShare, SharedModels, SharedWord};
 
 /// The longest queue that is believed to stand in front of the short tunnel: a sender who makes the
 /// model believe in more must not do so for longer.
@@ -24,29 +26,18 @@ pub(crate) const MOST_BACKLOG_NS: u64 = 200_000_000;
 /// Nobody's packets are dropped for longer to make him pause, whatever the model believes.
 const MOST_DROPS_NS: u64 = 100_000_000;
 
-/// The virtual queues of two dedicated tunnels; the one value of the tunnels map.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DedicatedQueues {
-    /// The queue of the short tunnel; it drains never too early.
-    pub short: VirtualQueue,
-    /// The queue of the long tunnel; it drains never too late.
-    pub long: VirtualQueue,
-    /// The time until which a long flow is taken to be still in the short tunnel.
-    pub long_on_short_until_ns: u64,
-}
-
 /// Moves a flow if it may, and puts the packet into the tunnel that it uses.
 #[inline(always)]
-pub(crate) fn send(
+pub(crate) fn send<W: SharedWord>(
     entry: &mut FlowEntry,
     packet: FlowPacket,
     config: &PolicyConfig,
-    tunnels: Option<&mut DedicatedQueues>,
+    tunnels: Option<DedicatedQueues<'_, W>>,
     now_ns: u64,
 ) -> Egress {
     let mut hand_over = None;
-    if let Some(tunnels) = tunnels {
+    if let Some(mut tunnels) = tunnels {
+        let tunnels = &mut tunnels;
         hand_over = hand_over_event(entry, packet, config, tunnels, now_ns);
         match hand_over {
             Some(FlowEvent::DroppedToDrain) => {
@@ -75,11 +66,11 @@ pub(crate) fn send(
 /// The hand-over event of this packet, if it may be the flow's first in the long tunnel, or is
 /// dropped so that a later one may.
 #[inline(always)]
-fn hand_over_event(
+fn hand_over_event<W: SharedWord>(
     entry: &FlowEntry,
     packet: FlowPacket,
     config: &PolicyConfig,
-    tunnels: &DedicatedQueues,
+    tunnels: &DedicatedQueues<'_, W>,
     now_ns: u64,
 ) -> Option<FlowEvent> {
     if entry.class() == Class::Short || entry.tunnel() == TunnelRole::Long {
@@ -89,7 +80,7 @@ fn hand_over_event(
     // packet's own time in the long tunnel is still no argument: a token bucket
     // may let a first packet pass at once.
     let leaves_ns = if config.short_service.is_known() {
-        tunnels.long.next_start_ns(now_ns)
+        tunnels.long_start_ns(now_ns)
     } else {
         now_ns
     };
@@ -122,9 +113,9 @@ fn may_drop(packet: FlowPacket, config: &PolicyConfig) -> bool {
 /// A new flow had better start in the long tunnel: a long flow is still in the short one, and the
 /// wait there is the longer one by a margin.
 #[inline(always)]
-pub(crate) fn starts_on_long(
+pub(crate) fn starts_on_long<W: SharedWord>(
     config: &PolicyConfig,
-    tunnels: &DedicatedQueues,
+    tunnels: &DedicatedQueues<'_, W>,
     now_ns: u64,
 ) -> bool {
     /// Less than this is not worth a change: some eight full packets at
@@ -132,25 +123,25 @@ pub(crate) fn starts_on_long(
     const MARGIN_NS: u64 = 1_000_000;
     config.short_service.is_known()
         && config.long_service.is_known()
-        && now_ns < tunnels.long_on_short_until_ns
-        && tunnels.short.next_start_ns(now_ns) > tunnels.long.next_start_ns(now_ns) + MARGIN_NS
+        && now_ns < tunnels.long_on_short_until_ns()
+        && tunnels.short_start_ns(now_ns) > tunnels.long_start_ns(now_ns) + MARGIN_NS
 }
 
 /// Has new flows look whether the long tunnel is the better one to start in, for a while.
 #[inline(always)]
-fn occupy_short(tunnels: &mut DedicatedQueues, now_ns: u64) {
+fn occupy_short<W: SharedWord>(tunnels: &mut DedicatedQueues<'_, W>, now_ns: u64) {
     /// A long flow that sent nothing for so long does not occupy a tunnel.
     const LONG_FLOW_PRESENCE_NS: u64 = 2_000_000;
-    tunnels.long_on_short_until_ns = now_ns + LONG_FLOW_PRESENCE_NS;
+    tunnels.occupy_short(now_ns + LONG_FLOW_PRESENCE_NS);
 }
 
 /// Puts the packet into the modelled queue of its tunnel.
 #[inline(always)]
-fn enqueue(
+fn enqueue<W: SharedWord>(
     entry: &mut FlowEntry,
     bytes: u64,
     config: &PolicyConfig,
-    tunnels: &mut DedicatedQueues,
+    tunnels: &mut DedicatedQueues<'_, W>,
     now_ns: u64,
 ) {
     match entry.tunnel() {
@@ -168,30 +159,24 @@ fn enqueue(
 /// Puts a packet into the modelled queue of the short tunnel; when it will have
 /// left.
 #[inline(always)]
-pub(crate) fn enqueue_short(
+pub(crate) fn enqueue_short<W: SharedWord>(
     bytes: u64,
     config: &PolicyConfig,
-    tunnels: &mut DedicatedQueues,
+    tunnels: &mut DedicatedQueues<'_, W>,
     now_ns: u64,
 ) -> u64 {
-    let service = config.short_service;
-    tunnels
-        .short
-        .send_within(bytes, now_ns, service, MOST_BACKLOG_NS)
+    tunnels.send_short(bytes, config.short_service, MOST_BACKLOG_NS, now_ns)
 }
 
 /// Puts a packet into the modelled queue of the long tunnel.
 #[inline(always)]
-pub(crate) fn enqueue_long(
+pub(crate) fn enqueue_long<W: SharedWord>(
     bytes: u64,
     config: &PolicyConfig,
-    tunnels: &mut DedicatedQueues,
+    tunnels: &mut DedicatedQueues<'_, W>,
     now_ns: u64,
 ) {
     if config.long_service.is_known() {
-        let limit_ns = config.long_queue_ns;
-        let _ = tunnels
-            .long
-            .send_within(bytes, now_ns, config.long_service, limit_ns);
+        tunnels.send_long(bytes, config.long_service, config.long_queue_ns, now_ns);
     }
 }

@@ -1,10 +1,12 @@
 //! Virtual queues of the tunnels, as a host keeps and asks them.
 //!
-//! The values may be shared by several CPUs, which overwrite each other's
-//! updates now and then: they steer, and do not account.
+//! Those of shared tunnels may be overwritten by other CPUs now and then: they steer, and do not
+//! account. Those of dedicated ones lose nothing that would make a flow overtake itself.
 
 use crate::config::PolicyConfig;
-use crate::dedicated::DedicatedQueues;
+use core::cell::Cell;
+
+use crate::dedicated::{DedicatedQueues, OwnShare, SharedModels, SharedWord};
 use crate::egress::Egress;
 use crate::flow::{FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
@@ -12,16 +14,23 @@ use crate::share::{CountedPacket, SharedEgress, SharedQueues, ShortBacklog, Stag
 
 /// Access to the virtual queues of all tunnels, which each host keeps in its own memory.
 pub trait QueueModels: SharedEgress {
+    /// A number that this host's CPUs share.
+    type Word: SharedWord;
+
     /// The queues of dedicated tunnels. `None` only where a kernel program finds no map, which
     /// cannot be.
-    fn dedicated(&mut self) -> Option<&mut DedicatedQueues>;
+    fn dedicated(&mut self) -> Option<DedicatedQueues<'_, Self::Word>>;
 }
 
-/// The queues of dedicated and of shared tunnels, in one value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The queues of dedicated and of shared tunnels, in one value, for a host with one CPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostQueues {
     /// The queues of dedicated tunnels.
-    pub dedicated: DedicatedQueues,
+    pub dedicated: SharedModels<Cell<u64>>,
+    /// The CPU's own share of them.
+    pub own: OwnShare,
+    /// The most by which the host's coarse clock lies behind.
+    pub slack_ns: u64,
     /// The queues of shared tunnels.
     pub shared: SharedQueues,
     /// The bytes that really wait in the short class of each shared tunnel, where a host knows.
@@ -35,8 +44,14 @@ impl ShortBacklog for [u64; 2] {
 }
 
 impl QueueModels for HostQueues {
-    fn dedicated(&mut self) -> Option<&mut DedicatedQueues> {
-        Some(&mut self.dedicated)
+    type Word = Cell<u64>;
+
+    fn dedicated(&mut self) -> Option<DedicatedQueues<'_, Self::Word>> {
+        Some(DedicatedQueues {
+            shared: &self.dedicated,
+            own: &mut self.own,
+            slack_ns: self.slack_ns,
+        })
     }
 }
 
@@ -90,8 +105,10 @@ impl SharedEgress for HostQueues {
 }
 
 impl<M: QueueModels> QueueModels for &mut M {
+    type Word = M::Word;
+
     #[inline(always)]
-    fn dedicated(&mut self) -> Option<&mut DedicatedQueues> {
+    fn dedicated(&mut self) -> Option<DedicatedQueues<'_, Self::Word>> {
         (**self).dedicated()
     }
 }

@@ -14,7 +14,7 @@
 
 mod fast_path;
 
-use crate::classify::{Precision, Verdict, classify_by_site, precision};
+use crate::classify::{Precision, ShortTunnel, Verdict, classify_by_site, precision};
 use crate::clock::Clock;
 use crate::config::PolicyConfig;
 use crate::counters::{Counters, FlowEvent};
@@ -248,15 +248,14 @@ where
     /// The time of a packet, as exact as it has to be.
     #[inline(always)]
     fn time_of(&mut self, entry: &FlowEntry, packet: FlowPacket, coarse_ns: u64) -> u64 {
-        let tunnels = self.models.dedicated();
-        let long_on_short_until_ns = tunnels.map_or(0, |tunnels| tunnels.long_on_short_until_ns);
-        let is_precise = match precision(
-            entry,
-            packet,
-            self.config,
-            long_on_short_until_ns,
-            coarse_ns,
-        ) {
+        let short_tunnel = match self.models.dedicated() {
+            Some(tunnels) => ShortTunnel {
+                may_have_long: coarse_ns < tunnels.long_on_short_until_ns(),
+                is_busy: tunnels.is_short_busy(coarse_ns),
+            },
+            None => ShortTunnel::default(),
+        };
+        let is_precise = match precision(entry, packet, self.config, short_tunnel) {
             Precision::Coarse => false,
             Precision::Preferred => self.counters.timing.take(coarse_ns),
             Precision::Needed => true,

@@ -326,17 +326,12 @@ fn other_flows_in_the_short_tunnel_are_waited_for() {
     bench.stream(40, SECOND, 1_200 * MICROSECOND);
     let now_ns = bench.entry.last_seen_ns + 1_200 * MICROSECOND;
     // A burst of others just ahead of our 40th packet, which waits behind it.
-    bench
-        .models
-        .dedicated
-        .short
-        .send(20 * FULL_FRAME, now_ns, bench.config.short_service);
     let service = bench.config.short_service;
-    bench.entry.drained_ns = bench
-        .models
-        .dedicated
-        .short
-        .send(FULL_FRAME, now_ns, service);
+    let mut tunnels = bench.models.dedicated().expect("of a host");
+    for _ in 0..20 {
+        tunnels.send_short(FULL_FRAME, service, SECOND, now_ns);
+    }
+    bench.entry.drained_ns = tunnels.send_short(FULL_FRAME, service, SECOND, now_ns);
     assert_eq!(
         bench.packet(DATA, now_ns + MILLISECOND).tunnel,
         TunnelRole::Short
@@ -397,7 +392,7 @@ fn precise_time_is_asked_for_only_where_it_matters() {
             flags,
             payload_bytes: 1_448,
         };
-        let found = precision(&entry, packet, &config, 0, SECOND);
+        let found = precision(&entry, packet, &config, ShortTunnel::default());
         assert_eq!(found, expected, "{entry:?} {bytes} {flags:?}");
     }
 
@@ -409,9 +404,31 @@ fn precise_time_is_asked_for_only_where_it_matters() {
         payload_bytes: 0,
     };
     assert_eq!(
-        precision(&fresh, packet, &rated, SECOND + 1, SECOND),
+        precision(
+            &fresh,
+            packet,
+            &rated,
+            ShortTunnel {
+                may_have_long: true,
+                is_busy: false
+            }
+        ),
         Needed
     );
+    // What joins a queue beyond now leaves when it does whatever the time is.
+    let busy = ShortTunnel {
+        may_have_long: false,
+        is_busy: true,
+    };
+    let full = FlowPacket {
+        bytes: FULL_FRAME,
+        flags: DATA,
+        payload_bytes: 1_448,
+        ..packet
+    };
+    assert_eq!(precision(&short, full, &rated, busy), Coarse);
+    assert_eq!(precision(&at_threshold, full, &rated, busy), Needed);
+    assert_eq!(precision(&draining, full, &rated, busy), Needed);
 }
 
 #[test]
@@ -422,11 +439,8 @@ fn a_rate_of_the_long_tunnel_alone_does_not_replace_the_gap() {
         ..PolicyConfig::default()
     });
     // A backlog in the long tunnel as long as the gap.
-    bench
-        .models
-        .dedicated
-        .long
-        .send(100 * FULL_FRAME, SECOND, service);
+    let mut tunnels = bench.models.dedicated().expect("of a host");
+    tunnels.send_long(100 * FULL_FRAME, service, SECOND, SECOND);
     let burst = bench.stream(60, SECOND, MICROSECOND);
     assert!(burst.iter().all(|verdict| verdict.hand_over.is_none()));
 }
@@ -467,7 +481,7 @@ proptest! {
             now_ns += gap_ns;
             let packet = FlowPacket { segments: 1, bytes, flags: DATA, payload_bytes: 1_448 };
             classify(&mut bench.entry, packet, &bench.config, &mut bench.models, now_ns);
-            let wait_ns = bench.models.dedicated.short.next_start_ns(now_ns) - now_ns;
+            let wait_ns = bench.models.dedicated().expect("of a host").short_start_ns(now_ns) - now_ns;
             prop_assert!(wait_ns <= dedicated::MOST_BACKLOG_NS);
         }
     }

@@ -136,16 +136,16 @@ where
             return false;
         }
         if config.short_service.is_known() {
-            let Some(tunnels) = self.models.dedicated() else {
+            let Some(mut tunnels) = self.models.dedicated() else {
                 return false;
             };
             // Where new flows may start on the long tunnel, what follows a packet that passed by might
             // overtake it.
-            let may_start_on_long = coarse_ns < tunnels.long_on_short_until_ns;
+            let may_start_on_long = coarse_ns < tunnels.long_on_short_until_ns();
             if may_start_on_long || VirtualQueue::needs_precise_time(packet.bytes) {
                 return false;
             }
-            enqueue_short(packet.bytes, config, tunnels, coarse_ns);
+            enqueue_short(packet.bytes, config, &mut tunnels, coarse_ns);
         }
         if packet.flags.opens() {
             self.counters.count_event(FlowEvent::Untracked);
@@ -194,9 +194,9 @@ where
                 return Some(Steady::Placed(egress));
             }
             if config.long_service.is_known()
-                && let Some(tunnels) = self.models.dedicated()
+                && let Some(mut tunnels) = self.models.dedicated()
             {
-                enqueue_long(bytes, config, tunnels, now_ns);
+                enqueue_long(bytes, config, &mut tunnels, now_ns);
             }
             return Some(Steady::Own(Class::Long));
         }
@@ -207,12 +207,12 @@ where
         let counted = slot.counted_short(packets, bytes, is_long)?;
         let (mut now_ns, mut drained_ns) = (now_ns, now_ns);
         if config.short_service.is_known()
-            && let Some(tunnels) = self.models.dedicated()
+            && let Some(mut tunnels) = self.models.dedicated()
         {
-            if VirtualQueue::needs_precise_time(bytes) {
+            if VirtualQueue::needs_precise_time(bytes) && !tunnels.is_short_busy(now_ns) {
                 now_ns = self.clock.precise_ns();
             }
-            drained_ns = enqueue_short(bytes, config, tunnels, now_ns);
+            drained_ns = enqueue_short(bytes, config, &mut tunnels, now_ns);
         }
         slot.commit_short(counted, drained_ns, now_ns);
         Some(Steady::Own(Class::Short))
@@ -241,7 +241,7 @@ where
         let mut tunnels = None;
         if config.short_service.is_known() {
             let known = self.models.dedicated()?;
-            let may_start_on_long = coarse_ns < known.long_on_short_until_ns;
+            let may_start_on_long = coarse_ns < known.long_on_short_until_ns();
             if may_start_on_long || VirtualQueue::needs_precise_time(packet.bytes) {
                 return None;
             }
@@ -255,7 +255,7 @@ where
             coarse_ns
         };
         let drained_ns = match tunnels {
-            Some(tunnels) => enqueue_short(packet.bytes, config, tunnels, now_ns),
+            Some(mut tunnels) => enqueue_short(packet.bytes, config, &mut tunnels, now_ns),
             None => now_ns,
         };
         slot.commit_first(packet.segments, packet.bytes, drained_ns, now_ns);

@@ -43,7 +43,10 @@ impl Border {
             },
             layout,
             groups: Groups::new(&layout),
-            models: HostQueues::default(),
+            models: HostQueues {
+                slack_ns: 4_000_000,
+                ..HostQueues::default()
+            },
             counters: Counters::ZERO,
             now_ns: 1_000_000_000,
         }

@@ -132,7 +132,7 @@ fn flow_waits_for_a_queue_that_stood_still_whatever_came_behind_it() {
         }
     }
     let resumed = |short_bytes: u64, behind: bool| {
-        let (mut models, mut flow) = (bench.models, flows[2]);
+        let (mut models, mut flow) = (bench.models.clone(), flows[2]);
         models.short_backlog = [short_bytes, 0];
         let [other, now] = [6_000, 6_050].map(|it| SECOND + it * MICROSECOND);
         let packet = FlowPacket::new(1_514, 1_448, ACK, &bench.config);
