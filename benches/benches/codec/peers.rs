@@ -3,8 +3,9 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Bencher};
-use rand_of_rlnc::SeedableRng;
-use rand_of_rlnc::rngs::SmallRng;
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{Rng, SeedableRng};
+use rand_core_of_rlnc::RngCore;
 use raptorq::{
     EncodingPacket, ObjectTransmissionInformation, SourceBlockDecoder, SourceBlockEncoder,
 };
@@ -232,7 +233,7 @@ pub(crate) struct Rlnc {
     repairs: usize,
     /// One for each message, which owns a copy of it.
     encoders: Vec<rlnc::full::Encoder>,
-    random: SmallRng,
+    random: Draw,
     pieces: Vec<u8>,
     /// All pieces of each message.
     sent: Vec<Vec<Vec<u8>>>,
@@ -250,7 +251,7 @@ impl Rlnc {
             n: size.n,
             repairs: size.repairs,
             encoders,
-            random: SmallRng::seed_from_u64(7),
+            random: Draw(Xoshiro256PlusPlus::seed_from_u64(7)),
             pieces: vec![0; size.repairs * piece_bytes],
             sent: Vec::new(),
             decoded: Vec::new(),
@@ -269,6 +270,23 @@ impl Rlnc {
             }
         }
         None
+    }
+}
+
+/// Random numbers for rlnc, by the trait of the version that it uses.
+struct Draw(Xoshiro256PlusPlus);
+
+impl RngCore for Draw {
+    fn next_u32(&mut self) -> u32 {
+        self.0.next_u32()
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    fn fill_bytes(&mut self, bytes: &mut [u8]) {
+        self.0.fill_bytes(bytes);
     }
 }
 
