@@ -20,10 +20,12 @@ use crate::simulation::{
     scenario::{Fault, Scenario, SendPlan},
 };
 
-const MESSAGES: u64 = 3_000;
+/// Messages of a run and runs: those that tell of the long term, and those that tell of the first seconds, in
+/// which hardly anything is known of the paths.
+const LONG: (u64, u64) = (3_000, 3);
+const FIRST: (u64, u64) = (560, 24);
 const MEAN_GAP_NS: f64 = 1e9 / 70.0;
 const LENGTHS: [usize; 3] = [5_000, 20_000, 93_000];
-const SEEDS: u64 = 3;
 
 #[derive(Clone, Copy, Debug)]
 enum Weather {
@@ -38,6 +40,16 @@ enum Weather {
 #[test]
 #[ignore = "measures, and has nothing to fail"]
 fn performance() {
+    print_tables(LONG);
+}
+
+#[test]
+#[ignore = "measures, and has nothing to fail"]
+fn performance_of_the_first_eight_seconds() {
+    print_tables(FIRST);
+}
+
+fn print_tables((messages, seeds): (u64, u64)) {
     let weathers = [
         Weather::Idle,
         Weather::Loss(0.01),
@@ -66,24 +78,25 @@ fn performance() {
             "bulk"
         );
         for weather in weathers {
-            let outcomes: Vec<_> = (0..SEEDS)
-                .map(|seed| run(scenario(seed, delay_ns, weather)))
+            let outcomes: Vec<_> = (0..seeds)
+                .map(|seed| run(scenario(seed, delay_ns, weather, messages)))
                 .collect();
             for bytes in LENGTHS {
-                line(&format!("{weather:?}"), bytes, &outcomes);
+                line(&format!("{weather:?}"), Some(bytes), &outcomes);
             }
+            line(&format!("{weather:?}"), None, &outcomes);
         }
     }
 }
 
 /// 16 paths over 4 paths of 50 Mbit/s and 100 kB, the hosts' links 1 Gbit/s.
-fn scenario(seed: u64, delay_ns: u64, weather: Weather) -> Scenario {
+fn scenario(seed: u64, delay_ns: u64, weather: Weather, messages: u64) -> Scenario {
     let random = &mut Random::of(seed, 9);
     let mut scenario = Scenario::plain(seed);
     scenario.paths = vec![Path::new(50_000_000, 100_000, delay_ns); 4];
     // Some messages before those that are counted: nobody knows the paths at first.
     let mut at = SECOND as f64;
-    for _ in 0..MESSAGES {
+    for _ in 0..messages {
         at += random.exponential() * MEAN_GAP_NS;
         scenario
             .sends
@@ -127,11 +140,13 @@ fn scenario(seed: u64, delay_ns: u64, weather: Weather) -> Scenario {
     scenario
 }
 
-fn line(name: &str, bytes: usize, outcomes: &[Outcome]) {
+/// Of messages of this length, or of all.
+fn line(name: &str, bytes: Option<usize>, outcomes: &[Outcome]) {
     let all = outcomes
         .iter()
         .flat_map(|outcome| &outcome.records().messages);
-    let messages: Vec<&Message> = all.filter(|message| message.bytes == bytes).collect();
+    let is_one = |message: &&Message| bytes.is_none_or(|bytes| message.bytes == bytes);
+    let messages: Vec<&Message> = all.filter(is_one).collect();
     let arrivals = sorted(messages.iter().filter_map(|message| {
         let arrived = message.arrived?;
         Some((arrived - message.accepted) as f64 / 1e6)
@@ -150,7 +165,8 @@ fn line(name: &str, bytes: usize, outcomes: &[Outcome]) {
     };
     let symbols = sum(|receipt| receipt.symbols);
     println!(
-        "{name:<16} {bytes:>6} | {:>7.2} {:>7.2} {:>7.2} {:>7.2} | {:>7.2} {:>7.2} | {:>6.3} {:>8.3} {:>6} {:>5.2}",
+        "{name:<16} {:>6} | {:>7.2} {:>7.2} {:>7.2} {:>7.2} | {:>7.2} {:>7.2} | {:>6.3} {:>8.3} {:>6} {:>5.2}",
+        bytes.map_or("all".into(), |bytes| bytes.to_string()),
         arrivals.iter().sum::<f64>() / arrivals.len() as f64,
         percentile(&arrivals, 0.5),
         percentile(&arrivals, 0.99),
