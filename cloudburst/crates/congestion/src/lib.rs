@@ -20,6 +20,7 @@ mod reserved;
 mod round;
 mod shared_bottleneck;
 mod spread;
+mod timers;
 
 use core::time::Duration;
 
@@ -40,6 +41,7 @@ pub use self::{
     rate_estimator::{RateEstimator, SentDatagram},
     shared_bottleneck::{DetectorStep, MAX_PATHS, Phase, SharedBottleneckDetector},
     spread::{ParallelPaths, Spread},
+    timers::{Alarm, Timers},
 };
 
 /// Length of datagrams that every path carries (RFC 9000 §14).
