@@ -35,6 +35,27 @@ impl<K: Ord + Copy> Timers<K> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
+    /// Takes an entry back, if it is the next one, and returns whether it was: a host need not wake
+    /// for it. Another stays where it is, and comes to nothing.
+    fn take_back(&mut self, at: Time, key: K) -> bool {
+        let is_next = self.heap.peek() == Some(&Reverse((at, key)));
+        if is_next {
+            self.heap.pop();
+        }
+        is_next
+    }
+
+    /// Drops the next entries as long as they are of what has ended.
+    pub fn drop_ended(&mut self, has_ended: impl Fn(K) -> bool) {
+        while self
+            .heap
+            .peek()
+            .is_some_and(|Reverse((_, key))| has_ended(*key))
+        {
+            self.heap.pop();
+        }
+    }
+
     /// Takes a key that is due, if there is one.
     pub fn pop(&mut self, now: Time) -> Option<K> {
         if self.next()? > now {
@@ -66,10 +87,18 @@ impl Alarm {
     /// Sets the time at which it is due, which `key` stands for.
     pub fn set<K: Ord + Copy>(&mut self, due: Time, key: K, timers: &mut Timers<K>) {
         self.due = due;
+        if due != self.announced && timers.take_back(self.announced, key) {
+            self.announced = Time::NEVER;
+        }
         if due < self.announced {
             self.announced = due;
             timers.add(due, key);
         }
+    }
+
+    /// Clears it: nothing is due any more.
+    pub fn clear<K: Ord + Copy>(&mut self, key: K, timers: &mut Timers<K>) {
+        self.set(Time::NEVER, key, timers);
     }
 
     /// Returns true if it is due now, as the timers have announced it. If it is later, it is
@@ -100,14 +129,33 @@ mod tests {
         let at = |millis| Time::ZERO + Duration::from_millis(millis);
         let mut timers = Timers::new();
         let mut alarm = Alarm::default();
+        timers.add(at(5), 'b');
         alarm.set(at(10), 'a', &mut timers);
         alarm.set(at(20), 'a', &mut timers);
-        assert_eq!(timers.next(), Some(at(10)));
+        assert_eq!(timers.pop(at(5)), Some('b'));
+        assert_eq!(timers.next(), Some(at(10)), "it was not the next one");
         assert_eq!(timers.pop(at(9)), None);
         assert_eq!(timers.pop(at(10)), Some('a'));
         assert!(!alarm.is_due(at(10), 'a', &mut timers));
         assert_eq!(timers.pop(at(20)), Some('a'));
         assert!(alarm.is_due(at(20), 'a', &mut timers));
         assert_eq!(timers.next(), None);
+    }
+
+    #[test]
+    fn nobody_is_woken_for_what_is_put_off_or_off() {
+        let at = |millis| Time::ZERO + Duration::from_millis(millis);
+        let mut timers = Timers::new();
+        let mut alarm = Alarm::default();
+        alarm.set(at(10), 'a', &mut timers);
+        alarm.set(at(20), 'a', &mut timers);
+        assert_eq!(timers.next(), Some(at(20)));
+        alarm.set(at(15), 'a', &mut timers);
+        assert_eq!(timers.next(), Some(at(15)));
+        alarm.clear('a', &mut timers);
+        assert_eq!(timers.next(), None);
+        alarm.set(at(30), 'a', &mut timers);
+        assert_eq!(timers.pop(at(30)), Some('a'));
+        assert!(alarm.is_due(at(30), 'a', &mut timers));
     }
 }

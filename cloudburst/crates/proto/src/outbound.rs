@@ -176,7 +176,12 @@ impl Outbound {
             return taken;
         };
         match body {
-            Body::Stop(stop, _) => taken.event = self.sender.stopped(now, peer, stop, statistics),
+            Body::Stop(stop, _) => {
+                taken.event = self.sender.stopped(now, peer, stop, statistics);
+                let sender = &self.sender;
+                timers
+                    .drop_ended(|key| matches!(key, TimerKey::Message(id) if !sender.contains(id)));
+            }
             Body::Progress(progress, _) => {
                 let id = SendId::new(peer, progress.message);
                 let known = (&paths, framing);

@@ -324,7 +324,7 @@ impl Scheduler {
         };
         let Some((rank, _)) = first else {
             peer.slot = Slot::Away;
-            return;
+            return self.drop_stale();
         };
         if peer.controller.credit(now) == 0 {
             return self.wait(id);
@@ -350,12 +350,22 @@ impl Scheduler {
         let until = peer.controller.ready_at();
         peer.slot = Slot::Waiting { until };
         self.waiting.push(Reverse((until, id)));
+        self.drop_stale();
         if self.waiting.len() > most {
             let peers = &self.peers;
             self.waiting.retain(|&Reverse((until, id))| {
                 let slot = Slot::Waiting { until };
                 peers.get(id).is_some_and(|peer| peer.slot == slot)
             });
+        }
+    }
+
+    /// Drops what does not hold any more from the top of those that wait: a host would wake for it.
+    fn drop_stale(&mut self) {
+        while let Some(&Reverse((until, id))) = self.waiting.peek()
+            && self.slot(id) != (Slot::Waiting { until })
+        {
+            self.waiting.pop();
         }
     }
 
