@@ -1,7 +1,8 @@
 //! Feedback: when a receiver acknowledges symbols that complete no message.
 //!
 //! A sender's window moves with what it hears, so symbols are acknowledged a few at a time, and at
-//! the end of a burst. Whatever ends a message acknowledges all before it.
+//! the end of a burst: once for all that a host hands over before it says what time it is. Whatever ends a
+//! message acknowledges all before it.
 
 use core::time::Duration;
 
@@ -22,6 +23,11 @@ const SYMBOLS: [u128; 2] = [2, 8];
 const PAUSES: u32 = 4;
 const LEAST_PAUSE: Duration = Duration::from_millis(1);
 const MOST_PAUSE: Duration = Duration::from_millis(25);
+/// A pause between two symbols counts for no more than so many usual ones, and that between two messages
+/// with it: a burst after it is acknowledged as often as the one before.
+const MOST_PAUSES: u32 = 2;
+/// What always counts, so that symbols which come together do not hide a pause for ever.
+const LEAST_SAMPLE: Duration = Duration::from_micros(100);
 
 /// Symbols of each peer that were not acknowledged yet.
 #[derive(Debug, Default)]
@@ -52,7 +58,9 @@ impl Feedback {
         self.peers.remove(id);
     }
 
-    /// A symbol of a message has come. Returns it, if it is to be acknowledged now.
+    /// A symbol of a message has come. Returns it, if it is the peer's first, for a token may be asked for
+    /// after it, and the peer has to know before that it was taken. When others are to be acknowledged
+    /// the timers say.
     pub(super) fn take(
         &mut self,
         now: Time,
@@ -61,9 +69,15 @@ impl Feedback {
         timers: &mut Timers<TimerKey>,
     ) -> Option<(SourceDatagram, u64)> {
         let peer = self.peers.get_mut(id)?;
-        let pause = now.since(peer.last_at);
+        let is_first = !core::mem::replace(&mut peer.is_known, true);
+        let most = if is_first {
+            MOST_PAUSE
+        } else {
+            (peer.pause * MOST_PAUSES).clamp(LEAST_SAMPLE, MOST_PAUSE)
+        };
+        let pause = now.since(peer.last_at).min(most);
         peer.last_at = now;
-        peer.pause = (peer.pause * 7 + pause.min(MOST_PAUSE)) / 8;
+        peer.pause = (peer.pause * 7 + pause) / 8;
         if peer.symbols == 0 {
             peer.since = now;
         }
@@ -71,22 +85,25 @@ impl Feedback {
         peer.newest = Some((source, message));
         let [least, most] = SYMBOLS;
         let together = SYMBOLS_TIME.as_nanos() / peer.pause.as_nanos().max(1);
-        let is_first = !core::mem::replace(&mut peer.is_known, true);
-        if is_first || u128::from(peer.symbols) >= together.clamp(least, most) {
-            return peer.acknowledge();
+        if is_first {
+            return peer.acknowledge(id, timers);
         }
-        let wait = (peer.pause * PAUSES).max(LEAST_PAUSE);
-        let due = (now + wait).min(peer.since + MOST_PAUSE);
+        let due = if u128::from(peer.symbols) >= together.clamp(least, most) {
+            now
+        } else {
+            let wait = (peer.pause * PAUSES).max(LEAST_PAUSE);
+            (now + wait).min(peer.since + MOST_PAUSE)
+        };
         peer.alarm.set(due, TimerKey::Feedback(id), timers);
         None
     }
 
     /// A message was answered by itself, and with it what came before.
-    pub(super) fn answered(&mut self, id: PeerId, message: u64) {
+    pub(super) fn answered(&mut self, id: PeerId, message: u64, timers: &mut Timers<TimerKey>) {
         if let Some(peer) = self.peers.get_mut(id)
             && peer.newest.is_some_and(|(_, newest)| newest == message)
         {
-            peer.acknowledge();
+            peer.acknowledge(id, timers);
         }
     }
 
@@ -99,13 +116,18 @@ impl Feedback {
     ) -> Option<(SourceDatagram, u64)> {
         let peer = self.peers.get_mut(id)?;
         let is_due = peer.alarm.is_due(now, TimerKey::Feedback(id), timers);
-        is_due.then(|| peer.acknowledge()).flatten()
+        is_due.then(|| peer.acknowledge(id, timers)).flatten()
     }
 }
 
 impl Unacknowledged {
-    fn acknowledge(&mut self) -> Option<(SourceDatagram, u64)> {
+    fn acknowledge(
+        &mut self,
+        id: PeerId,
+        timers: &mut Timers<TimerKey>,
+    ) -> Option<(SourceDatagram, u64)> {
         self.symbols = 0;
+        self.alarm.clear(TimerKey::Feedback(id), timers);
         self.newest.take()
     }
 }
@@ -130,38 +152,115 @@ mod tests {
         }
     }
 
-    /// How often so many symbols with a pause between them are acknowledged.
-    fn acknowledgements(symbols: u32, pause: Duration) -> (u32, Time) {
-        let mut feedback = Feedback::default();
-        feedback.add_peer(PEER);
-        let mut timers = Timers::new();
-        let (mut now, mut count) = (Time::ZERO + Duration::from_secs(9), 0);
-        let mut next = now;
-        let mut left = symbols;
-        while left > 0 || timers.next().is_some() {
-            now = timers
-                .next()
-                .map_or(next, |due| if left > 0 { due.min(next) } else { due });
-            while timers.pop(now).is_some() {
-                count += u32::from(feedback.attend(now, PEER, &mut timers).is_some());
-            }
-            if left > 0 && now == next {
-                let taken = feedback.take(now, PEER, (source(now), 1), &mut timers);
-                count += u32::from(taken.is_some());
-                left -= 1;
-                next = now + pause;
+    /// A receiver, its time, and what it has acknowledged.
+    struct Receiving {
+        feedback: Feedback,
+        timers: Timers<TimerKey>,
+        now: Time,
+        count: u32,
+        wakes: u32,
+    }
+
+    impl Receiving {
+        fn new() -> Self {
+            let mut feedback = Feedback::default();
+            feedback.add_peer(PEER);
+            Self {
+                feedback,
+                timers: Timers::new(),
+                now: Time::ZERO + Duration::from_secs(9),
+                count: 0,
+                wakes: 0,
             }
         }
-        (count, now)
+
+        /// Takes so many symbols at once.
+        fn take(&mut self, symbols: u32) {
+            for _ in 0..symbols {
+                let newest = (source(self.now), 1);
+                let first = self.feedback.take(self.now, PEER, newest, &mut self.timers);
+                self.count += u32::from(first.is_some());
+            }
+            self.attend();
+        }
+
+        fn attend(&mut self) {
+            while self.timers.pop(self.now).is_some() {
+                let due = self.feedback.attend(self.now, PEER, &mut self.timers);
+                self.count += u32::from(due.is_some());
+            }
+        }
+
+        /// Lets time pass, and wakes whenever that is asked for.
+        fn pause(&mut self, pause: Duration) {
+            let end = self.now + pause;
+            while let Some(due) = self.timers.next().filter(|due| *due <= end) {
+                self.wakes += 1;
+                self.now = due;
+                self.attend();
+            }
+            self.now = end;
+        }
+    }
+
+    /// How often so many symbols with a pause between them are acknowledged.
+    fn acknowledgements(symbols: u32, pause: Duration) -> u32 {
+        let mut receiving = Receiving::new();
+        for _ in 0..symbols {
+            receiving.take(1);
+            receiving.pause(pause);
+        }
+        receiving.pause(Duration::from_secs(1));
+        receiving.count
     }
 
     #[test]
     fn symbols_are_acknowledged_a_few_at_a_time_and_at_the_end_of_a_burst() {
-        assert_eq!(acknowledgements(1, Duration::ZERO).0, 1);
-        assert_eq!(acknowledgements(4, Duration::from_millis(5)).0, 3);
-        let (many, _) = acknowledgements(1_000, Duration::from_micros(12));
+        assert_eq!(acknowledgements(1, Duration::ZERO), 1);
+        assert_eq!(acknowledgements(4, Duration::from_millis(5)), 3);
+        let many = acknowledgements(1_000, Duration::from_micros(12));
         assert!((125..160).contains(&many), "{many}");
-        let (slow, _) = acknowledgements(100, Duration::from_millis(12));
+        let slow = acknowledgements(100, Duration::from_millis(12));
         assert!((34..=51).contains(&slow), "{slow}");
+    }
+
+    /// 64 symbols at 200 Mbit/s: one acknowledgement for eight, and one for the rest.
+    #[test]
+    fn a_silence_between_messages_makes_acknowledgements_no_more_frequent() {
+        let mut receiving = Receiving::new();
+        let message = |receiving: &mut Receiving| {
+            let before = receiving.count;
+            for _ in 0..64 {
+                receiving.take(1);
+                receiving.pause(Duration::from_micros(50));
+            }
+            receiving.pause(Duration::from_millis(14));
+            receiving.count - before
+        };
+        message(&mut receiving);
+        let counts: Vec<u32> = (0..4).map(|_| message(&mut receiving)).collect();
+        assert!(counts.iter().all(|count| *count <= 9), "{counts:?}");
+    }
+
+    #[test]
+    fn what_comes_together_is_acknowledged_once() {
+        let mut receiving = Receiving::new();
+        receiving.take(1);
+        assert_eq!(receiving.count, 1, "a peer's first");
+        receiving.take(64);
+        assert_eq!(receiving.count, 2);
+        receiving.pause(Duration::from_secs(1));
+        assert_eq!((receiving.count, receiving.wakes), (2, 0));
+    }
+
+    #[test]
+    fn what_was_answered_by_itself_wakes_nobody() {
+        let mut receiving = Receiving::new();
+        receiving.take(1);
+        receiving.pause(Duration::from_micros(50));
+        receiving.take(1);
+        receiving.feedback.answered(PEER, 1, &mut receiving.timers);
+        receiving.pause(Duration::from_secs(1));
+        assert_eq!((receiving.count, receiving.wakes), (1, 0));
     }
 }

@@ -124,10 +124,9 @@ impl Questions<'_> {
             self.events.extend(received);
             return self.answer_message(source, message, answer);
         }
-        let due = self
-            .feedback
-            .take(now, peer, (source, message), self.timers);
-        if let Some((source, message)) = due {
+        let newest = (source, message);
+        let first = self.feedback.take(now, peer, newest, self.timers);
+        if let Some((source, message)) = first {
             self.acknowledge(source, message);
         }
     }
@@ -160,7 +159,7 @@ impl Questions<'_> {
     /// Says what becomes of a message, and acknowledges with that what came of it before.
     fn answer_message(&mut self, source: SourceDatagram, message: u64, answer: Answer) {
         if let Some(peer) = source.peer {
-            self.feedback.answered(peer, message);
+            self.feedback.answered(peer, message, self.timers);
         }
         self.answer(source, answer);
     }
