@@ -8,6 +8,7 @@ use splitter_policy::dscp::Dscp;
 use splitter_policy::egress_counts::{EgressCounts, Marked};
 use splitter_policy::flow::{Class, FlowKey, Seeds, TunnelRole};
 use splitter_policy::forward::{Fallback, Mac, target};
+use splitter_policy::next_hop::NextHopTrust;
 use splitter_policy::packet::{Network, Transport};
 use splitter_policy::pass_reason::PassReason;
 use splitter_policy::reverse::ReverseEntry;
@@ -65,6 +66,9 @@ const BOOTED_TICKS: u64 = 1_000_000;
 /// Numbers of devices: of the site, and of the tunnel that the routes lead to.
 const SITE: u32 = 2;
 const TUNNEL: u32 = 7;
+
+/// Where the tunnel stands among the devices that packets can be put into.
+const TARGET_SLOT: u32 = 3;
 
 /// The link address that packets from the site are for.
 const OWN_ADDRESS: [u8; 6] = [4; 6];
@@ -168,7 +172,8 @@ impl Border {
         Ok(self.machine.set("SITES", &key, &index.to_ne_bytes())?)
     }
 
-    /// Lets packets be redirected into a tunnel's device, which is counted.
+    /// Lets packets be redirected into a tunnel's device, which is counted; the kernel is asked for
+    /// each.
     ///
     /// # Errors
     /// When the object has no such maps.
@@ -178,13 +183,27 @@ impl Border {
             own_address: [6; 6],
             next_hop: [8; 6],
         });
-        for tunnel in [TunnelRole::Short, TunnelRole::Long] {
-            let value = [TUNNEL.to_ne_bytes(), [0; 4]].concat();
+        let device = [TUNNEL.to_ne_bytes(), [0; 4]].concat();
+        let machine = &mut self.machine;
+        machine.set("TARGETS", &TARGET_SLOT.to_ne_bytes(), &device)?;
+        for tunnel in TunnelRole::ALL {
             let key = target(TUNNEL, tunnel).to_ne_bytes();
-            self.machine.set("TARGETS", &key, &value)?;
+            machine.set("TARGET_SLOTS", &key, &TARGET_SLOT.to_ne_bytes())?;
         }
-        self.set("LAN_ADDRESSES", &SITE, &Mac::new(OWN_ADDRESS))?;
-        self.set("EGRESS", &TUNNEL, &EgressCounts::ZERO)
+        self.set("LAN_ADDRESSES", &SITE, &Mac::new(OWN_ADDRESS))
+    }
+
+    /// Has the program believe what it notes of next hops from now on.
+    ///
+    /// # Errors
+    /// When the object has no such map.
+    pub fn vouch(&mut self) -> Result<()> {
+        let trust = NextHopTrust {
+            generation: 1,
+            until_ns: u64::MAX,
+            looks_beyond: 0,
+        };
+        self.set("NEXT_HOP_TRUST", &0, &trust)
     }
 
     /// Hands packets from the site to a tunnel's device, which is counted.
@@ -256,8 +275,11 @@ impl Border {
     fn counted(&self) -> Result<Counted> {
         let values = |map| -> Result<_> { Ok(self.machine.values(map)?) };
         let mut left = EgressCounts::ZERO;
-        for bytes in values("EGRESS")? {
-            left.add(&value_of(bytes).context("EGRESS has values of another shape")?);
+        for map in ["EGRESS", "REDIRECTED"] {
+            for bytes in values(map)? {
+                let counts = value_of(bytes);
+                left.add(&counts.with_context(|| format!("{map} has values of another shape"))?);
+            }
         }
         let came_back: Option<Vec<ReverseEntry>> =
             values("REVERSE")?.into_iter().map(value_of).collect();

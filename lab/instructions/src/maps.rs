@@ -42,7 +42,9 @@ impl Map {
                 let bytes = stride(value_bytes) * entries as usize;
                 Store::Array(memory.allocate(bytes))
             }
-            HASH | PER_CPU_HASH | LRU_HASH | DEVICES => Store::Hash(BTreeMap::new()),
+            HASH | PER_CPU_HASH | LRU_HASH | DEVICES | DEVICES_BY_HASH => {
+                Store::Hash(BTreeMap::new())
+            }
             TRIE => Store::Trie(BTreeMap::new()),
             _ => {
                 let name = name.to_owned();
@@ -133,7 +135,9 @@ const HASH: u32 = bpf_map_type::BPF_MAP_TYPE_HASH as u32;
 const PER_CPU_HASH: u32 = bpf_map_type::BPF_MAP_TYPE_PERCPU_HASH as u32;
 const LRU_HASH: u32 = bpf_map_type::BPF_MAP_TYPE_LRU_HASH as u32;
 const TRIE: u32 = bpf_map_type::BPF_MAP_TYPE_LPM_TRIE as u32;
-const DEVICES: u32 = bpf_map_type::BPF_MAP_TYPE_DEVMAP_HASH as u32;
+/// An array with holes, to a program.
+const DEVICES: u32 = bpf_map_type::BPF_MAP_TYPE_DEVMAP as u32;
+const DEVICES_BY_HASH: u32 = bpf_map_type::BPF_MAP_TYPE_DEVMAP_HASH as u32;
 
 const fn stride(value_bytes: usize) -> usize {
     value_bytes.next_multiple_of(8)

@@ -3,6 +3,7 @@
 use splitter_policy::counters::Counters;
 use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::forward::Mac;
+use splitter_policy::next_hop::NextHopTrust;
 use splitter_policy::reverse::ReverseEntry;
 use splitter_policy::settings::Settings;
 
@@ -19,7 +20,14 @@ macro_rules! plain_data {
     )*};
 }
 
-plain_data!(Counters, EgressCounts, Mac, ReverseEntry, Settings);
+plain_data!(
+    Counters,
+    EgressCounts,
+    Mac,
+    NextHopTrust,
+    ReverseEntry,
+    Settings
+);
 
 /// The bytes of a value.
 pub(crate) const fn bytes_of<T: Plain>(value: &T) -> &[u8] {

@@ -74,6 +74,25 @@ fn of_family((family, frame): (&'static str, Segment)) -> Vec<Path> {
             ],
             move |border| {
                 border.redirect()?;
+                border.vouch()?;
+                border.send_times(&frame(1), SHORT)?;
+                border.measure(&frame(1))
+            },
+        ),
+        Path::new(
+            format!("redirect_asking_{family}"),
+            "redirect",
+            eager(),
+            &[
+                "redirect",
+                "Short on Short",
+                "redirected",
+                &format!("left Short {family}"),
+                "dscp 4",
+                "readdressed",
+            ],
+            move |border| {
+                border.redirect()?;
                 border.send_times(&frame(1), SHORT)?;
                 border.measure(&frame(1))
             },

@@ -60,6 +60,7 @@ fn plain(family: &str, frame: Segment) -> [Path; 4] {
             ],
             move |border| {
                 border.redirect()?;
+                border.vouch()?;
                 border.send_times(&frame(1), LONG)?;
                 border.measure(&frame(1))
             },
