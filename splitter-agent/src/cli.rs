@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use flow_cli::LogFormat;
-use flow_cli::pages::CompletionsArgs;
+use flow_cli::pages::{CompletionsArgs, ManArgs};
 use splitter_agent::explanation::Endpoint;
 use splitter_config::DEFAULT_PATH;
 use splitter_datapath::tap::TapPoint;
@@ -142,7 +142,7 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Print the manual page.
     #[command(hide = true)]
-    Man,
+    Man(ManArgs),
 }
 
 impl Command {

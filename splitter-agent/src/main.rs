@@ -64,7 +64,7 @@ async fn dispatch(cli: &Cli, events: Events) -> anyhow::Result<ExitCode> {
         Command::Check(args) => return commands::check::run(cli, args),
         Command::Config(command) => commands::config::run(*command)?,
         Command::Completions(args) => return pages::completions::<Cli>(args),
-        Command::Man => return pages::man::<Cli>(),
+        Command::Man(args) => return pages::man::<Cli>(args),
     }
     Ok(ExitCode::Ok)
 }

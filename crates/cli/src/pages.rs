@@ -1,7 +1,9 @@
 //! Manual pages and shell completions, made from the same definitions as the parser.
 
+use std::path::PathBuf;
+
 use anyhow::Context as _;
-use clap::{Args, CommandFactory};
+use clap::{Args, CommandFactory, ValueHint};
 use clap_complete::Shell;
 
 use crate::{ExitCode, print};
@@ -26,11 +28,25 @@ pub fn completions<C: CommandFactory>(args: &CompletionsArgs) -> anyhow::Result<
     Ok(ExitCode::Ok)
 }
 
-/// Prints the manual page of the parser `C`.
+/// The arguments of a command `man`.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Write the manual page, and one of each command, into this directory instead.
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+}
+
+/// Prints the manual page of the parser `C`, or writes one of it and of each of its commands that
+/// is not hidden into a directory: `splitter.1`, `splitter-run.1` and so on.
 ///
 /// # Errors
-/// When standard output cannot be written to.
-pub fn man<C: CommandFactory>() -> anyhow::Result<ExitCode> {
+/// When standard output or a file cannot be written to.
+pub fn man<C: CommandFactory>(args: &ManArgs) -> anyhow::Result<ExitCode> {
+    if let Some(directory) = &args.out {
+        clap_mangen::generate_to(C::command(), directory)
+            .with_context(|| format!("cannot write manual pages to {}", directory.display()))?;
+        return Ok(ExitCode::Ok);
+    }
     let mut page = Vec::new();
     clap_mangen::Man::new(C::command())
         .render(&mut page)

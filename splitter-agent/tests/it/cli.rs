@@ -95,6 +95,22 @@ fn completions_and_man_page_know_the_commands() {
     }
 }
 
+#[test]
+fn each_command_has_a_manual_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().to_str().unwrap();
+    assert!(splitter(&["man", "--out", out]).status.success());
+    let page = |name: &str| std::fs::read_to_string(directory.path().join(name));
+    assert!(page("splitter.1").unwrap().contains("splitter\\-doctor(1)"));
+    assert!(page("splitter-apply.1").unwrap().contains("\\-\\-confirm"));
+    assert!(page("splitter-config-schema.1").is_ok());
+    assert!(page("splitter-man.1").is_err(), "hidden commands have none");
+    let absent = splitter(&["man", "--out", "/nowhere"]);
+    assert_eq!(absent.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&absent.stderr).into_owned();
+    assert!(error.contains("/nowhere"), "{error}");
+}
+
 /// Runs the command in a namespace with the interfaces that [`TUNNELS`] names.
 fn in_namespace(prepare: &[&str], arguments: &[&str]) -> Output {
     let namespace = namespace(prepare);

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, num::NonZeroU8, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use cloudburst::{Ports, Remotes};
-use flow_cli::pages::CompletionsArgs;
+use flow_cli::pages::{CompletionsArgs, ManArgs};
 
 use crate::{
     options::EndpointOptions,
@@ -63,7 +63,7 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Print the manual page.
     #[command(hide = true)]
-    Man,
+    Man(ManArgs),
 }
 
 /// Where a peer is.

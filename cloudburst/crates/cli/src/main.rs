@@ -53,6 +53,6 @@ async fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Paths(args) => commands::paths::run(args, json).await,
         Command::Keygen(args) => commands::keygen::run(args, json),
         Command::Completions(args) => pages::completions::<Cli>(args),
-        Command::Man => pages::man::<Cli>(),
+        Command::Man(args) => pages::man::<Cli>(args),
     }
 }

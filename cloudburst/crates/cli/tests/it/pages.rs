@@ -49,6 +49,16 @@ fn completions_and_man_page_know_the_commands() {
 }
 
 #[test]
+fn each_command_has_a_manual_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().to_str().unwrap();
+    assert!(cloudburst(&["man", "--out", out]).status.success());
+    let page = std::fs::read_to_string(directory.path().join("cloudburst-serve.1")).unwrap();
+    assert!(page.contains("cloudburst\\-serve"), "{page}");
+    assert!(directory.path().join("cloudburst.1").is_file());
+}
+
+#[test]
 fn every_command_and_flag_is_on_the_page() {
     for command in ["serve", "send", "recv", "ping", "perf", "paths", "keygen"] {
         assert!(
