@@ -9,6 +9,7 @@ pub mod deb;
 pub mod file;
 pub mod pages;
 pub mod rpm;
+pub mod sbom;
 pub mod tarball;
 
 use std::{
@@ -55,6 +56,10 @@ impl Release {
                 "{}-{}-{}",
                 package.name, package.version, self.target.triple
             );
+            let bill = sbom::of(self, &package)?;
+            sbom::check(self, &package, &bill)?;
+            let bill = serde_json::to_vec_pretty(&bill)?;
+            written.push((format!("{stem}.cdx.json"), bill));
             let tarball = tarball::write(self, &stem, &package.files)?;
             written.push((format!("{stem}.tar.gz"), tarball));
             let debug = tarball::write(self, &stem, &package.debug)?;
