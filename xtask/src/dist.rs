@@ -1,7 +1,9 @@
-//! `dist`: the products' programs as they are shipped, each with its line tables in a file next to it.
+//! `dist`: the products' programs as they are shipped, and the packages that they are shipped in.
 //!
-//! `cargo build --release` drops them. Compilers can put most of what debuggers read into a file of
-//! its own (`split-debuginfo`), but never the line tables, so `objcopy` takes them out here. The
+//! Programs are linked statically, so that one serves every distribution, and carry no path of the
+//! machine that built them: equal sources make equal packages in any directory. Each has its line
+//! tables in a file next to it: `cargo build --release` drops them, and compilers can put most of
+//! what debuggers read into a file of its own (`split-debuginfo`), but never the line tables. The
 //! stripped program names that file, and a backtrace finds it in its own directory or in
 //! /usr/lib/debug.
 
@@ -16,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use crate::{
     command::{self, Run},
     elf,
-    project::Project,
+    project::{Project, cargo_home, find_program},
 };
 
 /// Packages with a program for users, and the program.
@@ -28,47 +30,214 @@ const PROGRAMS: [(&str, &str); 3] = [
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Directory that the programs are written to; without it `dist` in the target directory.
+    /// Build for this target: x86_64-unknown-linux-musl or aarch64-unknown-linux-musl; without it
+    /// the one of this machine's processors.
+    #[arg(long, value_name = "TARGET")]
+    target: Option<String>,
+    /// Directory that packages are written to; without it `dist/TARGET/packages` in the target directory.
     #[arg(long, value_name = "DIRECTORY")]
     out: Option<PathBuf>,
 }
 
+fn own_target() -> String {
+    format!("{}-unknown-linux-musl", std::env::consts::ARCH)
+}
+
 pub(crate) fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode> {
-    let own = || project.target.join("dist/programs");
-    let out = arguments.out.clone().unwrap_or_else(own);
-    for program in build(project, &out)? {
+    let target = &arguments.target.clone().unwrap_or_else(own_target);
+    let place = project.target.join("dist").join(target);
+    let programs = place.join("programs");
+    for program in build(project, target, &programs)? {
         println!("{program}");
     }
+    let out = arguments.out.clone();
+    pack(
+        project,
+        target,
+        &programs,
+        &out.unwrap_or_else(|| place.join("packages")),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds all programs into a directory and returns a line about each.
-pub(crate) fn build(project: &Project, out: &Path) -> Result<Vec<String>> {
+/// Builds the last commit twice, in directories whose names differ in length, and compares all packages.
+pub(crate) fn check_reproducible(project: &Project) -> Result<()> {
+    let place = project.target.join("reproducible");
+    if place.exists() {
+        fs::remove_dir_all(&place).context("cannot remove what an earlier run has left")?;
+    }
+    let mut sums = Vec::new();
+    for directory in ["one", "a/directory/further/down"] {
+        let root = place.join(directory);
+        Run::new("git")
+            .args(["clone", "--quiet", "--shared"])
+            .args([&project.root, &root])
+            .run()?;
+        let target = root.join("target");
+        let clone = Project { root, target };
+        let programs = clone.target.join("programs");
+        build(&clone, &own_target(), &programs)?;
+        let out = clone.target.join("packages");
+        pack(&clone, &own_target(), &programs, &out)?;
+        sums.push(fs::read_to_string(
+            out.join(format!("SHA256SUMS-{}", own_target())),
+        )?);
+    }
+    let (one, other) = (sums[0].lines(), sums[1].lines());
+    let differ: Vec<_> = one.zip(other).filter(|(it, other)| it != other).collect();
+    if !differ.is_empty() {
+        bail!("packages of the same commit differ by directory: {differ:#?}");
+    }
+    fs::remove_dir_all(&place).context("cannot remove the builds")
+}
+
+/// Builds all programs for a target into a directory and returns a line about each.
+pub(crate) fn build(project: &Project, target: &str, out: &Path) -> Result<Vec<String>> {
+    let sysroot = PathBuf::from(
+        Run::new("rustc")
+            .args(["--print", "sysroot"])
+            .read()?
+            .trim(),
+    );
+    if !sysroot
+        .join("lib/rustlib")
+        .join(target)
+        .join("lib")
+        .is_dir()
+    {
+        bail!("the compiler lacks the target {target}; add it with `rustup target add {target}`");
+    }
+    // Where crates lie is in the flags below.
     command::cargo()
-        .args(["build", "--profile=dist", "--locked"])
+        .args(["fetch", "--locked", "--target", target])
+        .current_dir(&project.root)
+        .run()?;
+    let (compiler, package) = c_compiler(target);
+    if find_program(compiler).is_none() {
+        bail!(
+            "compiling ring for {target} takes {compiler}; install it (Debian package {package})"
+        );
+    }
+    let linker = format!(
+        "CARGO_TARGET_{}_LINKER",
+        target.to_uppercase().replace('-', "_")
+    );
+    command::cargo()
+        .args(["build", "--profile=dist", "--locked", "--target", target])
         .args(PROGRAMS.map(|(package, _)| format!("--package={package}")))
         .args(PROGRAMS.map(|(_, program)| format!("--bin={program}")))
+        .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(project, &sysroot)?)
+        // It comes with the compiler, links for any processor, and needs no C library for these targets.
+        .env(&linker, "rust-lld")
+        .env(&format!("CC_{}", target.replace('-', "_")), compiler)
         .current_dir(&project.root)
         .run()?;
     fs::create_dir_all(out)
         .with_context(|| format!("cannot make the directory {}", out.display()))?;
-    let built = project.target.join("dist");
+    let built = project.target.join(target).join("dist");
+    let objcopy = Objcopy::find(sysroot)?;
     PROGRAMS
         .iter()
-        .map(|(_, program)| split(&built.join(program), &out.join(program)))
+        .map(|(_, program)| split(&objcopy, &built.join(program), &out.join(program)))
         .collect()
 }
 
+/// What compiles the C of ring, which has no library to link, and the package that it comes from.
+fn c_compiler(target: &str) -> (&'static str, &'static str) {
+    match target.starts_with("aarch64") && std::env::consts::ARCH != "aarch64" {
+        true => ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
+        false => ("musl-gcc", "musl-tools"),
+    }
+}
+
+/// Keeps paths of this machine out of the programs, in the form of `CARGO_ENCODED_RUSTFLAGS`.
+fn rust_flags(project: &Project, sysroot: &Path) -> Result<String> {
+    let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
+    let mut flags = vec![
+        remap(&project.root, "/usr/src/flow-prioritisation"),
+        remap(&sysroot.join("lib/rustlib/src/rust"), "/usr/src/rust"),
+    ];
+    // A mirror of the registry has another directory, and the same crates.
+    let registries = cargo_home()?.join("registry/src");
+    for registry in fs::read_dir(&registries).into_iter().flatten().flatten() {
+        flags.push(remap(&registry.path(), "/usr/src/crates"));
+    }
+    Ok(flags.join("\u{1f}"))
+}
+
+/// The compiler's own copy, which knows the files of all processors.
+struct Objcopy {
+    program: PathBuf,
+    libraries: PathBuf,
+}
+
+impl Objcopy {
+    fn find(sysroot: PathBuf) -> Result<Self> {
+        let targets = sysroot.join("lib/rustlib");
+        let targets = fs::read_dir(targets).context("the compiler has no tools")?;
+        let copies = targets
+            .flatten()
+            .map(|it| it.path().join("bin/rust-objcopy"));
+        let mut copies = copies.filter(|it| it.is_file());
+        Ok(Self {
+            program: copies
+                .next()
+                .context("the compiler brings no rust-objcopy")?,
+            libraries: sysroot.join("lib"),
+        })
+    }
+
+    fn run(&self) -> Run {
+        Run::new(&self.program).env("LD_LIBRARY_PATH", &self.libraries)
+    }
+}
+
+/// Writes packages of built programs. Those of other processors are run by qemu, for their pages.
+fn pack(project: &Project, target: &str, programs: &Path, out: &Path) -> Result<()> {
+    let processor = target.split('-').next().unwrap_or_default();
+    let mut packager = command::cargo()
+        .args([
+            "run",
+            "--quiet",
+            "--release",
+            "--locked",
+            "--package=packager",
+            "--",
+        ])
+        .args(["--target", target])
+        .arg("--root")
+        .arg(&project.root)
+        .arg("--programs")
+        .arg(programs)
+        .arg("--out")
+        .arg(out);
+    if processor != std::env::consts::ARCH {
+        let names = ["-static", ""].map(|ending| format!("qemu-{processor}{ending}"));
+        let runner = names.iter().find_map(|name| find_program(name));
+        let runner = runner.with_context(|| {
+            format!(
+                "running programs of {target} for their pages takes qemu-user-static; install it"
+            )
+        })?;
+        packager = packager.arg("--runner").arg(runner);
+    }
+    let mut packager = packager.current_dir(&project.root);
+    let status = packager.status()?;
+    packager.check(status)
+}
+
 /// Writes a program without debug information, and a file with that next to it.
-fn split(built: &Path, program: &Path) -> Result<String> {
+fn split(objcopy: &Objcopy, built: &Path, program: &Path) -> Result<String> {
     let debug = program.with_extension("debug");
-    Run::new("objcopy")
+    objcopy
+        .run()
         .arg("--only-keep-debug")
         .args([built, &debug])
         .run()?;
     let mut link = std::ffi::OsString::from("--add-gnu-debuglink=");
     link.push(&debug);
-    Run::new("objcopy")
+    objcopy
+        .run()
         .arg("--strip-all")
         .arg(link)
         .args([built, program])

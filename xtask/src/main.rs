@@ -40,7 +40,7 @@ enum Task {
     Setup(setup::Arguments),
     /// Build the kernel programs from source into the objects that are committed.
     BuildEbpf(ebpf::Arguments),
-    /// Build the products' programs as they are shipped: stripped, with line tables next to them.
+    /// Build the products' programs as they are shipped, and packages of them: deb, rpm, tarballs.
     Dist(dist::Arguments),
     /// Run every check that continuous integration runs, or some of them.
     Test(test::Arguments),

@@ -162,6 +162,19 @@ pub(crate) static NEEDS: &[Need] = &[
         "a browser without a screen, to see the status page",
     ),
     program(
+        TEST,
+        "lintian",
+        &["lintian"],
+        "what Debian says about the packages that are made",
+    ),
+    program(TEST, "rpm", &["rpm"], "installs the rpm into a directory"),
+    program(
+        TEST,
+        "rpmlint",
+        &["rpmlint"],
+        "what rpm's users say about it",
+    ),
+    program(
         VM,
         "qemu-system-x86_64",
         &["qemu-system-x86"],

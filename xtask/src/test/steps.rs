@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     command::{self, Run},
+    dist,
     ebpf::{self, Verdict},
     project::{Project, is_root},
     setup::{self, Outcome, Purpose},
@@ -76,6 +77,18 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
             "packages",
             "packages build from their archives",
             move || packages::verify(&own),
+        )
+    });
+    let own = project.clone();
+    steps.push(Step {
+        tier: Tier::Full,
+        ..step(
+            "reproducible",
+            "packages of two builds in different directories are equal",
+            move || {
+                dist::check_reproducible(&own)?;
+                Ok(Tally::success())
+            },
         )
     });
     let own = project.clone();
