@@ -6,9 +6,12 @@
 mod egress;
 mod families;
 mod health;
+mod process;
+mod queues;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use flow_telemetry::{Descriptor, Metrics, NameError};
 use prometheus_client::collector::Collector;
@@ -55,6 +58,7 @@ pub fn registry(
         routing,
         egress,
         followed,
+        started: SystemTime::now(),
     };
     metrics.collect(families.all(), collector)?;
     Ok(metrics)
@@ -68,6 +72,7 @@ struct SplitterCollector {
     routing: SharedAudit,
     egress: SharedEgress,
     followed: SharedFollowed,
+    started: SystemTime,
 }
 
 impl Collector for SplitterCollector {
@@ -86,6 +91,8 @@ impl Collector for SplitterCollector {
         let report = self.health.snapshot();
         self.encode_tunnels(&mut encoder, &report)?;
         self.encode_egress(&mut encoder, &report)?;
+        self.encode_queues(&mut encoder)?;
+        self.encode_process(&mut encoder)?;
         self.encode_classes(&mut encoder, &report)
     }
 }

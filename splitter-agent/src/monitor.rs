@@ -25,6 +25,7 @@ pub struct Monitor {
     stats: Arc<AgentStats>,
     since: Instant,
     reconciliations: AtomicU64,
+    last_sweep_ns: AtomicU64,
 }
 
 /// What became of the flows that were started in these maps, as far as this agent saw it.
@@ -56,6 +57,7 @@ impl Monitor {
             stats: Arc::default(),
             since: Instant::now(),
             reconciliations: AtomicU64::new(0),
+            last_sweep_ns: AtomicU64::new(0),
         })
     }
 
@@ -81,6 +83,7 @@ impl Monitor {
     /// # Errors
     /// When the table cannot be read or changed.
     pub fn sweep(&self) -> Result<(), KernelError> {
+        let begun = Instant::now();
         let watched = self.dataplane();
         let mut ended = Vec::new();
         let swept = sweep_pinned(watched.pins(), |entry| {
@@ -100,7 +103,14 @@ impl Monitor {
         sizes.miss(unseen);
         drop(sizes);
         *lock(&self.totals) = swept.totals;
+        let took_ns = begun.elapsed().as_nanos() as u64;
+        self.last_sweep_ns.store(took_ns, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// How long the last sweep took, 0 before the first.
+    pub fn last_sweep(&self) -> Duration {
+        Duration::from_nanos(self.last_sweep_ns.load(Ordering::Relaxed))
     }
 
     /// The flows that ended lately by size in a unit, how many end in a second, and the share of

@@ -9,6 +9,7 @@ pub mod experiment;
 pub mod home;
 pub mod namespace;
 pub mod parallel;
+pub mod prometheus;
 pub mod require;
 pub mod scheme;
 pub mod timed;

@@ -198,6 +198,18 @@ families! {
             [tunnel(), open("device"), site(), family(), of("class", ByMark::NAMES)],
             "Bytes of these packets",
             "With an Ethernet header on each, also where the device has none.";
+        queue_sent: "tunnel_queue_sent_bytes_total", Counter, "bytes",
+            [tunnel(), open("device"), site()],
+            "Bytes that the outermost queueing discipline of a tunnel's device has sent",
+            "Whoever sent them, with headers of the link layer. Without one that counts (`noqueue`) 0.";
+        queue_backlog: "tunnel_queue_backlog_bytes", Gauge, "bytes",
+            [tunnel(), open("device"), site()],
+            "Bytes that wait in the outermost queueing discipline of a tunnel's device",
+            "";
+        queue_drops: "tunnel_queue_drops_total", Counter, "packets",
+            [tunnel(), open("device"), site()],
+            "Packets that the outermost queueing discipline of a tunnel's device has dropped",
+            "The kernel counts them with 32 bits.";
         misrouted: "misrouted", Gauge, "-", [tunnel(), site(), family()],
             "1 while packets that are meant for the tunnels of a class leave by others, else 0",
             "[As counted where they leave](../how-to/routes.md#what-really-leaves), whatever the \
@@ -246,6 +258,21 @@ families! {
             "Lines on the control socket",
             "By what became of them since the agent started; `silent`: none came, and the \
              connection was closed.";
+        sweep: "sweep_seconds", Gauge, "seconds", [],
+            "How long the last sweep of the flow table took",
+            "Sweeps are `flows.sweep_interval_s` apart.";
+        cpu: "process_cpu_seconds_total", Counter, "seconds", [],
+            "Processor time of the agent, in user space and in the kernel",
+            "Without what its programs in the kernel take of packets' time.";
+        resident: "process_resident_memory_bytes", Gauge, "bytes", [],
+            "Memory of the agent that is resident",
+            "The flow tables are the kernel's and not in it.";
+        open_files: "process_open_fds", Gauge, "files", [],
+            "Files and sockets that the agent has open",
+            "";
+        started_at: "process_start_time_seconds", Gauge, "seconds", [],
+            "Time at which the agent started, since 1970",
+            "";
     }
 }
 

@@ -100,7 +100,7 @@ fn each_command_has_a_manual_page() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().to_str().unwrap();
     assert!(splitter(&["man", "--out", out]).status.success());
-    let page = |name: &str| std::fs::read_to_string(directory.path().join(name));
+    let page = |name: &str| fs::read_to_string(directory.path().join(name));
     assert!(page("splitter.1").unwrap().contains("splitter\\-doctor(1)"));
     assert!(page("splitter-apply.1").unwrap().contains("\\-\\-confirm"));
     assert!(page("splitter-config-schema.1").is_ok());

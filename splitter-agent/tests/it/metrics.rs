@@ -3,19 +3,20 @@
 use crate::support::daemon;
 use crate::support::site;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use daemon::Daemon;
 use flow_telemetry::Kind;
 use flow_telemetry::docs::{self, Family};
+use flow_testbed::prometheus::{self, Expression, Server};
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
+use flow_testbed::topology::TUNNELS;
 use nix::sys::signal::Signal;
-use serde_json::Value;
 use site::{Connection, Site, on_site};
 
 const PAGE: &str = include_str!("../../../docs/src/reference/metrics.md");
@@ -86,8 +87,8 @@ fn page_and_scrape_agree_both_ways() {
     });
 }
 
-/// What pages name that begins like a metric and is none.
-const CRATES: [&str; 2] = ["splitter_policy", "splitter_agent"];
+/// What pages name that begins like a metric and is none: crates, and the file of a package.
+const OTHERS: [&str; 3] = ["splitter_policy", "splitter_agent", "splitter_0"];
 
 #[test]
 fn no_page_names_a_metric_that_does_not_exist() {
@@ -110,7 +111,7 @@ fn no_page_names_a_metric_that_does_not_exist() {
             let text = std::fs::read_to_string(&page).expect("it is there");
             let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
             let names = words.filter(|word| word.starts_with("splitter_"));
-            for word in names.filter(|word| !CRATES.contains(word)) {
+            for word in names.filter(|word| !OTHERS.contains(word)) {
                 named += 1;
                 assert!(live.contains(word), "{}: {word}", page.display());
             }
@@ -157,6 +158,15 @@ fn every_figure_is_what_has_happened() {
         assert!(labelled("splitter_flow_table_entries", "family", "ipv4") >= 1.0);
         assert_eq!(plain("splitter_evictions_total"), 0.0);
         assert_eq!(plain("splitter_mark_failures_total"), 0.0);
+        assert!(plain("splitter_process_cpu_seconds_total") > 0.0);
+        assert!(plain("splitter_process_resident_memory_bytes") > 1e6);
+        assert!(plain("splitter_process_open_fds") > 3.0);
+        let started =
+            UNIX_EPOCH + Duration::from_secs_f64(plain("splitter_process_start_time_seconds"));
+        let running = started.elapsed().expect("it has started before");
+        assert!(running < Duration::from_secs(300), "{running:?}");
+        let sweep_s = plain("splitter_sweep_seconds");
+        assert!(sweep_s > 0.0 && sweep_s < 5.0, "{sweep_s}");
 
         let of = |class, tunnel| [("class", class), ("tunnel", tunnel)];
         let packets = |class, tunnel| sample(&live, "splitter_packets_total", &of(class, tunnel));
@@ -183,6 +193,29 @@ fn every_figure_is_what_has_happened() {
             );
             (finished == 1.0).then_some(())
         });
+    });
+}
+
+#[test]
+fn queues_of_tunnels_are_counted_with_what_they_drop() {
+    require!(Program("tc"));
+    on_site(|site| {
+        // Less than two segments wait.
+        let queue = "root tbf rate 20mbit burst 3100 limit 3100";
+        let line = format!("tc qdisc replace dev {} {queue}", TUNNELS[0]);
+        site.border().run(&line).expect("it has a queue");
+        let daemon = site.run();
+        let mut flow = Connection::open(&site.topology);
+        site.wait_for("a packet that found no place", || {
+            flow.send(20_000);
+            let live = scrape(site);
+            let of_short = |name| value(&live, name, "device", TUNNELS[0]);
+            let sent = of_short("splitter_tunnel_queue_sent_bytes_total");
+            let waiting = of_short("splitter_tunnel_queue_backlog_bytes");
+            assert!(waiting <= 3_100.0, "{waiting}");
+            (sent > 10_000.0 && of_short("splitter_tunnel_queue_drops_total") > 0.0).then_some(())
+        });
+        assert!(daemon.end(Signal::SIGTERM).success());
     });
 }
 
@@ -252,28 +285,79 @@ fn in_text_format(open_metrics: &str) -> String {
     text
 }
 
+/// What dashboards and rules ask, of which each has an answer after traffic.
+const DASHBOARD: &str = include_str!("../../../packaging/grafana/splitter.json");
+
+/// What is `NaN` on a site whose tunnels have no peers to probe.
+const OF_PROBES: [&str; 2] = [
+    "splitter_tunnel_round_trip_seconds",
+    "splitter_tunnel_loss_ratio",
+];
+
 #[test]
-fn prometheus_scrapes_the_agent_and_answers_queries() {
+fn prometheus_answers_all_that_dashboard_and_rules_ask() {
     require!(Program("prometheus"));
-    after_traffic(|site, _long| {
+    on_site(|site| {
+        let daemon = site.run();
         let _prometheus = start_prometheus(site);
-        let query = "splitter_packets_total{class=\"long\",tunnel=\"long\"}";
-        let packets = site.wait_for("Prometheus to know the long flow", || ask(site, query));
-        assert!(packets >= 100.0, "{packets}");
-        // Types and histograms are understood as well.
-        let median =
-            "histogram_quantile(0.5,splitter_flow_completion_seconds_bucket{class=\"short\"})";
-        let seconds = site.wait_for("a quantile", || ask(site, median));
-        assert!((0.0..1.0).contains(&seconds), "{seconds}");
+        site.wait_for("the first scrape", || {
+            let started = query(site, "splitter_flows_started_total").ok()?;
+            (!started.is_empty()).then_some(())
+        });
+        for bytes in [10_000, 400_000] {
+            let mut flow = Connection::open(&site.topology);
+            flow.send(bytes);
+            // The pause that lets it move to the other tunnel.
+            std::thread::sleep(Duration::from_millis(50));
+            flow.send(bytes);
+            flow.close();
+        }
+        let asked = prometheus::of_dashboard(DASHBOARD).expect("it is JSON");
+        let rules = site.border().enter(|| SERVER.rules());
+        let rules = rules.expect("the border is there").expect("no rule failed");
+        assert!(asked.len() > 20 && rules.len() > 8);
+        for expression in asked.iter().chain(&rules) {
+            holds_data(site, expression);
+        }
+        // Numbers are those of the traffic.
+        let long = query(
+            site,
+            "splitter_packets_total{class=\"long\",tunnel=\"long\"}",
+        );
+        assert!(long.expect("it answers")[0] >= 100.0);
+        assert!(daemon.end(Signal::SIGTERM).success());
     });
 }
 
+/// Waits until an expression has a result that is a number; of an alert, until what it looks at has one.
+fn holds_data(site: &Site, expression: &Expression) {
+    let asked = match expression.is_alert {
+        false => vec![expression.text.as_str()],
+        true => prometheus::metrics_in(&expression.text, "splitter_"),
+    };
+    for text in asked {
+        let may_be_unknown = OF_PROBES.iter().any(|name| text.contains(name));
+        site.wait_for(&format!("{} ({text})", expression.place), || {
+            let values = query(site, text).unwrap_or_else(|error| panic!("{error}"));
+            let is_known = |value: &f64| may_be_unknown || !value.is_nan();
+            values.iter().any(is_known).then_some(())
+        });
+    }
+}
+
+fn query(site: &Site, text: &str) -> std::io::Result<Vec<f64>> {
+    let answer = site.border().enter(|| SERVER.query(text));
+    answer.expect("the border is there")
+}
+
+/// In the border's namespace, where nobody else listens.
+const SERVER: Server = Server(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090));
+
 fn start_prometheus(site: &Site) -> Daemon {
     let config = site.path("prometheus.yml");
-    let text = "global: {scrape_interval: 500ms}\n\
-                scrape_configs:\n\
-                - job_name: splitter\n\
-                \x20 static_configs: [{targets: ['127.0.0.1:9461']}]\n";
+    let rules =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/prometheus/splitter.rules.yml");
+    let text = prometheus::configuration("127.0.0.1:9461", &[&rules]);
     std::fs::write(&config, text).expect("a file");
     let mut command = site.border().command("prometheus");
     command
@@ -282,25 +366,6 @@ fn start_prometheus(site: &Site) -> Daemon {
             "--storage.tsdb.path={}",
             site.path("tsdb").display()
         ))
-        .arg("--web.listen-address=127.0.0.1:9090");
+        .arg(format!("--web.listen-address={}", SERVER.0));
     Daemon::start(command, &site.path("prometheus-log"))
-}
-
-/// The first result of a query, once there is one.
-fn ask(site: &Site, query: &str) -> Option<f64> {
-    let escaped: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
-    let answer = site.border().enter(move || {
-        let mut stream = TcpStream::connect("127.0.0.1:9090").ok()?;
-        stream.set_read_timeout(Some(site::PATIENCE)).ok()?;
-        let head = format!("GET /api/v1/query?query={escaped} HTTP/1.0\r\nHost: x\r\n\r\n");
-        stream.write_all(head.as_bytes()).ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        Some(answer)
-    });
-    let answer = answer.expect("the border is there")?;
-    let (_, body) = answer.split_once("\r\n\r\n")?;
-    let reported: Value = serde_json::from_str(body).ok()?;
-    let value = reported["data"]["result"][0]["value"][1].as_str()?.parse();
-    value.ok().filter(|value: &f64| !value.is_nan())
 }

@@ -24,6 +24,9 @@ fn systemd_takes_the_units() {
     let units = WORKSPACE.root.join("packaging/systemd");
     for unit in fs::read_dir(units).unwrap() {
         let unit = unit.unwrap();
+        if unit.path().extension().is_none_or(|it| it != "service") {
+            continue;
+        }
         let text = fs::read_to_string(unit.path()).unwrap();
         assert!(text.contains("ExecStart=/usr/local/bin/splitter run\n"));
         assert!(text.contains("ExecReload=/usr/local/bin/splitter reload\n"));
@@ -44,47 +47,123 @@ fn systemd_takes_the_units() {
 }
 
 #[test]
-fn prometheus_takes_the_rules() {
+fn hardened_unit_is_exposed_no_more_than_a_router_must_be() {
+    flow_testbed::require!(Program("systemd-analyze"));
+    let unit = WORKSPACE.root.join("packaging/systemd/splitter.service");
+    // In tenths. What remains is the network, which is the point, and what loads programs into the kernel.
+    let mut security = Command::new("systemd-analyze");
+    security.args(["security", "--no-pager", "--offline=true", "--threshold=30"]);
+    let output = security.arg(unit).output().unwrap();
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{table}");
+    assert!(table.contains("Overall exposure level"), "{table}");
+}
+
+/// Programs that are watched, each with rules, their test, a dashboard and a page about its metrics.
+const WATCHED: [(&str, &str); 2] = [
+    ("splitter", "metrics.md"),
+    ("cloudburst", "cloudburst-metrics.md"),
+];
+
+#[test]
+fn prometheus_takes_the_rules_and_each_alert_is_raised_by_its_fault() {
     flow_testbed::require!(Program("promtool"));
     let directory = WORKSPACE.root.join("packaging/prometheus");
-    for (kind, file) in [
-        ("rules", "splitter.rules.yml"),
-        ("config", "prometheus.yml"),
-    ] {
-        let mut promtool = Command::new("promtool");
-        succeeds(promtool.args(["check", kind, file]).current_dir(&directory));
+    let promtool = |arguments: &[&str]| {
+        succeeds(
+            Command::new("promtool")
+                .args(arguments)
+                .current_dir(&directory),
+        );
+    };
+    promtool(&["check", "config", "prometheus.yml"]);
+    for (program, _) in WATCHED {
+        let (rules, tests) = (
+            format!("{program}.rules.yml"),
+            format!("{program}.rules.test.yml"),
+        );
+        promtool(&["check", "rules", &rules]);
+        promtool(&["test", "rules", &tests]);
+        let [rules, tests] =
+            [rules, tests].map(|file| fs::read_to_string(directory.join(file)).unwrap());
+        let alerts = rules
+            .lines()
+            .filter_map(|line| line.split_once("- alert: ").map(|it| it.1));
+        // Once as quiet, once as raised.
+        let untested: Vec<_> = alerts
+            .filter(|alert| tests.matches(alert).count() < 2)
+            .map(str::to_owned)
+            .collect();
+        assert_none("alerts that no test raises", &untested);
     }
 }
 
 #[test]
-fn rules_name_metrics_and_labels_that_are_documented() {
+fn rules_and_dashboards_name_metrics_that_are_documented() {
     let root = &WORKSPACE.root;
-    let page = fs::read_to_string(root.join("docs/src/reference/metrics.md")).unwrap();
-    let rules = fs::read_to_string(root.join("packaging/prometheus/splitter.rules.yml")).unwrap();
-    let wrong: Vec<_> = metrics(&rules)
-        .into_iter()
-        .filter(|name| {
-            let endings = ["", "_bucket", "_sum", "_count"];
-            let mut families = endings
-                .iter()
-                .filter_map(|ending| name.strip_suffix(ending));
-            !families.any(|family| page.contains(&format!("| `{family}` |")))
-        })
-        .collect();
-    assert_none(
-        "metrics that docs/src/reference/metrics.md does not have",
-        &wrong,
-    );
+    for (program, page) in WATCHED {
+        let page = root.join("docs/src/reference").join(page);
+        let page = fs::read_to_string(page).unwrap();
+        let rules = format!("packaging/prometheus/{program}.rules.yml");
+        let dashboard = format!("packaging/grafana/{program}.json");
+        for file in [rules, dashboard] {
+            let text = fs::read_to_string(root.join(&file)).unwrap();
+            let wrong: Vec<_> = metrics(&text, &format!("{program}_"))
+                .into_iter()
+                .filter(|name| !is_documented(&page, name))
+                .map(|name| format!("{file}: {name}"))
+                .collect();
+            assert_none("metrics that their page does not have", &wrong);
+        }
+    }
+}
+
+fn is_documented(page: &str, metric: &str) -> bool {
+    let endings = ["", "_bucket", "_sum", "_count", "_info"];
+    let mut families = endings
+        .iter()
+        .filter_map(|ending| metric.strip_suffix(ending));
+    families.any(|family| {
+        page.contains(&format!("| `{family}` |")) || page.contains(&format!("| `{family}_info` |"))
+    })
 }
 
 /// Names of metrics in expressions.
-fn metrics(rules: &str) -> BTreeSet<String> {
-    let is_of_name = |letter: char| letter.is_alphanumeric() || "_:".contains(letter);
-    let words = rules.split(|letter| !is_of_name(letter));
-    words
-        .filter(|word| word.starts_with("splitter_"))
-        .map(str::to_owned)
-        .collect()
+fn metrics(text: &str, prefix: &str) -> BTreeSet<String> {
+    let names = flow_testbed::prometheus::metrics_in(text, prefix);
+    names.into_iter().map(str::to_owned).collect()
+}
+
+/// Panels that Grafana has without a plugin.
+const PANELS: [&str; 2] = ["timeseries", "stat"];
+
+#[test]
+fn dashboards_need_no_plugin_and_take_any_prometheus() {
+    for (program, _) in WATCHED {
+        let file = WORKSPACE
+            .root
+            .join(format!("packaging/grafana/{program}.json"));
+        let text = fs::read_to_string(file).unwrap();
+        let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let panels = dashboard["panels"].as_array().unwrap();
+        assert!(panels.len() > 8, "{program}");
+        let mut ids = BTreeSet::new();
+        for panel in panels {
+            let title = panel["title"].as_str().unwrap();
+            let kind = panel["type"].as_str().unwrap();
+            assert!(PANELS.contains(&kind), "{program}: {title} is a {kind}");
+            assert!(ids.insert(panel["id"].as_u64().unwrap()), "{title}");
+            let source = &panel["datasource"]["uid"];
+            assert_eq!(source, "${datasource}", "{program}: {title}");
+            for target in panel["targets"].as_array().unwrap() {
+                let expression = target["expr"].as_str().unwrap();
+                assert!(
+                    expression.contains("instance=~\"$instance\""),
+                    "{program}: {title} shows instances that nobody chose"
+                );
+            }
+        }
+    }
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub struct RootQueue {
     pub sent_bytes: u64,
     /// Bytes that wait in it now.
     pub backlog_bytes: u32,
+    /// Packets that it has dropped since it was made, modulo 2^32.
+    pub drops: u32,
 }
 
 /// Reads the outermost queueing discipline of each device that has one, in the network namespace of
@@ -48,6 +50,7 @@ fn root_queue(message: &TcMessage) -> Option<RootQueue> {
         interface: message.header.index.cast_unsigned(),
         sent_bytes: 0,
         backlog_bytes: 0,
+        drops: 0,
     };
     let statistics = message.attributes.iter().find_map(|it| match it {
         TcAttribute::Stats2(statistics) => Some(statistics),
@@ -56,7 +59,10 @@ fn root_queue(message: &TcMessage) -> Option<RootQueue> {
     for statistic in statistics {
         match statistic {
             TcStats2::Basic(basic) => queue.sent_bytes = basic.bytes,
-            TcStats2::Queue(of_queue) => queue.backlog_bytes = of_queue.backlog,
+            TcStats2::Queue(of_queue) => {
+                queue.backlog_bytes = of_queue.backlog;
+                queue.drops = of_queue.drops;
+            }
             _ => {}
         }
     }

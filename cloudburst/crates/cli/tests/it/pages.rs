@@ -1,6 +1,8 @@
 //! What is documented and what the command says of itself are the same.
 
 use flow_telemetry::docs;
+#[cfg(target_os = "linux")]
+use flow_testbed::prometheus;
 
 use super::{COMMANDS_PAGE, Listening, METRICS_PAGE, cloudburst, stdout};
 
@@ -73,5 +75,84 @@ fn every_command_and_flag_is_on_the_page() {
             let flag = flag.trim_end_matches(['.', '`', ':', ';']);
             assert!(COMMANDS_PAGE.contains(flag), "{flag} of {command}");
         }
+    }
+}
+
+/// What dashboards and rules ask, of which each has an answer after traffic.
+#[cfg(target_os = "linux")]
+#[test]
+fn prometheus_answers_all_that_dashboard_and_rules_ask() {
+    use flow_testbed::require::Requirement::Program;
+    flow_testbed::require!(Program("prometheus"));
+    const DASHBOARD: &str = include_str!("../../../../../packaging/grafana/cloudburst.json");
+    // It answers each request with a message of its own, so that it has figures of both directions.
+    let server = Listening::start(&["serve", "--metrics", "127.0.0.1:0"]);
+    let directory = tempfile::tempdir().unwrap();
+    let scraped = Prometheus::start(directory.path(), server.metrics.unwrap());
+    scraped.wait_for("cloudburst_build_info");
+    let ping = ["ping", &server.address(), "-c20", "-i0.1"];
+    assert!(cloudburst(&ping).status.success());
+    let asked = prometheus::of_dashboard(DASHBOARD).unwrap();
+    let rules = scraped.server.rules().unwrap();
+    assert!(asked.len() > 15 && rules.len() > 5);
+    for expression in asked.iter().chain(&rules) {
+        match expression.is_alert {
+            false => scraped.wait_for(&expression.text),
+            true => prometheus::metrics_in(&expression.text, "cloudburst_")
+                .into_iter()
+                .for_each(|metric| scraped.wait_for(metric)),
+        }
+    }
+}
+
+/// A Prometheus that scrapes an address of this machine. Killed on drop.
+#[cfg(target_os = "linux")]
+struct Prometheus {
+    child: std::process::Child,
+    server: prometheus::Server,
+}
+
+#[cfg(target_os = "linux")]
+impl Prometheus {
+    fn start(directory: &std::path::Path, target: std::net::SocketAddr) -> Self {
+        let rules = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../../packaging/prometheus/cloudburst.rules.yml");
+        let text = prometheus::configuration(&target.to_string(), &[&rules]);
+        let config = directory.join("prometheus.yml");
+        std::fs::write(&config, text).unwrap();
+        // A port that was free a moment ago.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = port.local_addr().unwrap();
+        drop(port);
+        let log = std::fs::File::create(directory.join("log")).unwrap();
+        let child = std::process::Command::new("prometheus")
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                directory.join("tsdb").display()
+            ))
+            .arg(format!("--web.listen-address={address}"))
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let server = prometheus::Server(address);
+        Self { child, server }
+    }
+
+    /// Waits until a query has a result that is a number.
+    fn wait_for(&self, query: &str) {
+        let patience = std::time::Duration::from_secs(30);
+        flow_testbed::wait::within(patience, query, || {
+            let values = self.server.query(query).ok()?;
+            values.iter().any(|value| !value.is_nan()).then_some(())
+        });
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
