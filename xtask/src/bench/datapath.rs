@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, process::ExitCode};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Arguments, Measurement, Medians, rounded};
+use super::{Arguments, Measurement, Medians, caches, rounded};
 use crate::project::Project;
 
 pub(crate) fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode> {
@@ -13,6 +13,7 @@ pub(crate) fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode>
     let shares: BTreeMap<String, f64> = serde_json::from_str(&measurement.note(SHARES)?)
         .with_context(|| format!("{SHARES} is not the benchmark's"))?;
     costs.extend(shares);
+    costs.extend(caches::of_machine());
     arguments.print(&costs, table)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -40,9 +41,11 @@ fn costs(medians: &Medians) -> Result<BTreeMap<String, f64>> {
 }
 
 fn table(costs: &BTreeMap<String, f64>) -> String {
+    let named = costs.iter().map(|(name, figure)| (name.clone(), *figure));
+    let (caches, costs): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        named.partition(|(name, _)| name.ends_with(BYTES));
     let (shares, costs): (BTreeMap<_, _>, BTreeMap<_, _>) = costs
-        .iter()
-        .map(|(name, figure)| (name.clone(), *figure))
+        .into_iter()
         .partition(|(name, _)| name.ends_with(PERCENT));
     let width = costs.keys().map(String::len).max().unwrap_or_default();
     let line =
@@ -56,7 +59,12 @@ fn table(costs: &BTreeMap<String, f64>) -> String {
         format!("{name}: {percent:.2} %\n")
     };
     let shares: String = shares.iter().map(share).collect();
-    format!("ns a packet\n{bare}\nns a packet above the bare pass\n{above}\n{shares}")
+    let cache = |(name, bytes): (&String, &f64)| {
+        let name = name.trim_end_matches(BYTES).replace('_', " ");
+        format!("{name}: {} KiB\n", bytes / 1_024.0)
+    };
+    let caches: String = caches.iter().map(cache).collect();
+    format!("ns a packet\n{bare}\nns a packet above the bare pass\n{above}\n{shares}{caches}")
 }
 
 /// Criterion's group, whose benchmarks are the keys of the result without `_ns`.
@@ -66,6 +74,7 @@ const GROUP: &str = "datapath";
 const SHARES: &str = "table_shares.json";
 
 const PERCENT: &str = "_percent";
+const BYTES: &str = "_bytes";
 
 const BARE_PASS: &str = "bare_pass";
 
@@ -115,6 +124,8 @@ mod tests {
 
         let shares = BTreeMap::from([("flood_long_kept_percent".to_owned(), 99.98)]);
         assert!(table(&shares).ends_with("\nflood long kept: 99.98 %\n"));
+        let caches = BTreeMap::from([("cache_level_2_bytes".to_owned(), 2_097_152.0)]);
+        assert!(table(&caches).ends_with("\ncache level 2: 2048 KiB\n"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The tasks that measure: they run a benchmark and read criterion's results.
 
+mod caches;
 pub(crate) mod codec;
 pub(crate) mod datapath;
 
