@@ -69,6 +69,7 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
     ));
     steps.push(fuzz_for_long(project, fuzz_seconds.saturating_mul(10)));
     steps.push(soak(project));
+    steps.push(hostile_frames(project));
     steps.push(figures(project));
     let own = project.clone();
     steps.push(Step {
@@ -270,6 +271,24 @@ fn soak(project: &Project) -> Step {
     Step {
         tier: Tier::Full,
         ..command_step("soak", title, test)
+    }
+}
+
+/// A thousand times as many hostile frames as in every run of the tests, with overflow checks.
+fn hostile_frames(project: &Project) -> Step {
+    let run = cargo(project)
+        .args([
+            "run",
+            "--profile",
+            "hostile",
+            "--locked",
+            "--package",
+            "hostile",
+        ])
+        .args(["--", "--frames", "77000000"]);
+    Step {
+        tier: Tier::Full,
+        ..command_step("hostile", "77 million hostile frames", run)
     }
 }
 
