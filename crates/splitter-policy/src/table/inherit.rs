@@ -12,8 +12,8 @@
 //! say of a flow is another version, and needs a line here and in [`upgraded`].
 
 use super::owner::Owner;
-use super::{Group, Memory, Record, Slot, SlotGuard, Table, Tags};
-use crate::flow::FlowKey;
+use super::{Group, Memory, Record, Slot, SlotGuard, Table, Tags, is_expired};
+use crate::flow::{FlowEntry, FlowKey};
 
 /// The version of the tables that this build fills.
 pub const TABLE_VERSION: u32 = 2;
@@ -67,6 +67,37 @@ impl<M: Memory> Table<'_, M> {
             slot.restore(flow.words);
         }
         is_stored
+    }
+
+    /// Makes up for what another table has counted of a flow since this one inherited it; true where
+    /// something was to be made up for. Programs use this table by now, and the other one no longer.
+    ///
+    /// A flow that both have counted keeps the larger count, so that one that became long meanwhile is
+    /// long here. One that has begun again here since is another, and stays as it is.
+    pub fn catch_up(&self, flow: &InheritedFlow, now_ns: u64, idle_timeout_ns: u64) -> bool {
+        let before = flow.entry(now_ns);
+        if is_expired(&before, now_ns, idle_timeout_ns) {
+            return false;
+        }
+        let Some(slot) = self.lookup(&flow.key) else {
+            return self.inherit(flow, now_ns, idle_timeout_ns);
+        };
+        let here = slot.entry(now_ns);
+        let is_same = here.first_seen_ns == before.first_seen_ns || !before.is_finished();
+        let is_behind = is_same && here.packets < before.packets;
+        if is_behind {
+            slot.restore(flow.words);
+        }
+        is_behind
+    }
+}
+
+impl InheritedFlow {
+    /// Unpacks what is known of the flow.
+    fn entry(&self, now_ns: u64) -> FlowEntry {
+        let record = Record::default();
+        record.set_words(self.words);
+        record.unpack(Owner(self.words[0]), now_ns)
     }
 }
 

@@ -55,6 +55,21 @@ impl Layout {
         (group, home)
     }
 
+    /// Where the tags of a flow's group are, and the flow's own tag.
+    #[cfg(not(target_arch = "bpf"))]
+    pub fn tag(&self, key: &FlowKey) -> (u32, u8) {
+        match key {
+            FlowKey::V4(key) => {
+                let Position { group, tag, .. } = self.locate_v4(key);
+                (group, tag)
+            }
+            FlowKey::V6(key) => {
+                let Position { group, tag, .. } = self.locate_v6(key);
+                (self.tags_v6(group), tag)
+            }
+        }
+    }
+
     #[inline(always)]
     pub(super) const fn locate_v4(&self, key: &FlowKeyV4) -> Position {
         let [source, destination, .., ports, stir] = self.seeds;

@@ -73,6 +73,63 @@ proptest! {
     }
 }
 
+/// What was counted while a table was being copied: a flow that became long is long in the next table,
+/// one that came is known there, and one that has begun again is not taken for the one before.
+#[test]
+fn what_was_counted_during_the_copy_is_made_up_for() {
+    let layouts = [7, 8].map(|seed| Layout::for_flows(400, seeds(seed)));
+    let [old, new] = [0, 1].map(|index: usize| Groups::new(&layouts[index]));
+    let counted = |packets: u64, long_since_ns: u64, flags: u64, first_seen_ns: u64| FlowEntry {
+        packets,
+        bytes: packets * 1_000,
+        first_seen_ns,
+        last_seen_ns: NOW_NS,
+        long_since_ns,
+        flags,
+        ..FlowEntry::default()
+    };
+    let begun_ns = NOW_NS - SECOND;
+    let short = |packets| counted(packets, 0, 0, begun_ns);
+    let store = |index: usize, number, entry: &FlowEntry| {
+        let (key, groups) = (random_v4(number), [&old, &new][index]);
+        let table = table(&layouts[index], groups);
+        let slot = table.lookup(&key);
+        let slot = slot.or_else(|| table.insert(&key, NOW_NS, TIMEOUT_NS, || false));
+        slot.expect("there is room").commit(entry, NOW_NS);
+    };
+    let here = |number| known(&layouts[1], &new, &random_v4(number));
+    // In the new table: as copied, gone on, begun again after its end, and, of the last, nothing.
+    let finished = counted(900, NOW_NS - 1_000_000, FlowEntry::FINISHED, begun_ns);
+    [short(39), short(39), finished]
+        .iter()
+        .zip(0..)
+        .for_each(|(it, number)| store(0, number, it));
+    for flow in inherited(&old, TABLE_VERSION) {
+        assert!(table(&layouts[1], &new).inherit(&flow, NOW_NS, TIMEOUT_NS));
+    }
+    let long = counted(45, NOW_NS - 1_000_000, 0, begun_ns);
+    store(0, 0, &long);
+    store(1, 1, &short(60));
+    store(1, 2, &counted(1, 0, 0, NOW_NS));
+    store(0, 3, &short(5));
+    let caught_up = |_| {
+        let flows = inherited(&old, TABLE_VERSION);
+        let table = table(&layouts[1], &new);
+        flows
+            .iter()
+            .filter(|flow| table.catch_up(flow, NOW_NS, TIMEOUT_NS))
+            .count()
+    };
+    // Nothing is made up for twice.
+    assert_eq!([0, 1].map(caught_up), [2, 0]);
+    let was = |number| known(&layouts[0], &old, &random_v4(number));
+    assert_eq!(here(0), was(0));
+    assert!(here(0).is_some_and(|it| it.class() == crate::flow::Class::Long));
+    assert_eq!(here(1).map(|it| it.packets), Some(60));
+    assert_eq!(here(2).map(|it| it.packets), Some(1));
+    assert_eq!(here(3), was(3));
+}
+
 /// A change that this finds is another layout: raise [`TABLE_VERSION`], say in `inherit.rs` what differs and
 /// how a flow of the version before is read, and only then put the new number here.
 #[test]
