@@ -62,12 +62,13 @@ impl Monitor {
     }
 
     /// Watches these maps from now on: the old ones' pins were removed by
-    /// somebody else. The same maps change nothing.
+    /// somebody else, or the tables have another size. The same maps change nothing.
     ///
     /// # Errors
     /// When the tables cannot be read.
     pub fn replace(&self, dataplane: Dataplane) -> Result<(), KernelError> {
-        if dataplane.program_id()? == self.dataplane().program_id()? {
+        // Not the program's, which is the pinned one's of whichever.
+        if dataplane.table_id()? == self.dataplane().table_id()? {
             return Ok(());
         }
         let (totals, ledger) = first_look(&dataplane)?;

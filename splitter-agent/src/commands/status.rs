@@ -1,5 +1,6 @@
 //! `splitter status`: what is going on, also without a daemon.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -7,9 +8,11 @@ use flow_cli::{group_thousands, print, print_json};
 use flow_report::Table;
 use serde::Serialize;
 use splitter_config::{Config, Overrides, SiteName, SteeringMode};
-use splitter_datapath::InheritedFlows;
+use splitter_datapath::{Dataplane, InheritedFlows, TableSizes};
 use splitter_instance::report::Report;
-use splitter_instance::{AttachedInterface, EgressRow, Instance, Owner, State, TunnelEgress};
+use splitter_instance::{
+    AttachedInterface, EgressRow, Instance, Owner, State, TunnelEgress, sizing,
+};
 use splitter_netlink::{Family, InterfaceName};
 use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, TunnelRole};
@@ -66,6 +69,49 @@ struct Status {
 struct FlowTable {
     version: u32,
     inherited: Option<InheritedFlows>,
+    /// None while the instance is down.
+    sizes: Option<Sizes>,
+}
+
+/// The flow tables that are loaded.
+#[derive(Serialize)]
+struct Sizes {
+    /// Flows that each is made for.
+    flows: TableSizes,
+    /// What is in each, whatever its state.
+    entries: Entries,
+    /// What both take of the kernel's memory.
+    bytes: u64,
+    /// What they may grow to, if they are left to.
+    most_bytes: u64,
+    /// The node that was asked for.
+    numa_node: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Entries {
+    ipv4: u64,
+    ipv6: u64,
+}
+
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mebibytes = self.bytes as f64 / f64::from(1 << 20);
+        let of = |entries, flows: u32| {
+            let (entries, flows) = (group_thousands(entries), group_thousands(flows.into()));
+            format!("{entries} of {flows}")
+        };
+        write!(
+            f,
+            "flow tables of {mebibytes:.1} MiB: {} flows of IPv4, {} of IPv6",
+            of(self.entries.ipv4, self.flows.ipv4),
+            of(self.entries.ipv6, self.flows.ipv6)
+        )?;
+        match self.numa_node {
+            Some(node) => write!(f, ", on NUMA node {node}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A change that awaits its confirmation.
@@ -182,6 +228,10 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
         flow_table: FlowTable {
             version: TABLE_VERSION,
             inherited: state.and_then(|state| state.inherited),
+            sizes: match &dataplane {
+                Some(dataplane) => Some(table_sizes(config, dataplane)?),
+                None => None,
+            },
         },
         missing: missing.map(ToString::to_string).collect(),
         in_place,
@@ -204,6 +254,21 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
         },
         health: health(config, dataplane.is_some()),
         attached,
+    })
+}
+
+fn table_sizes(config: &Config, dataplane: &Dataplane) -> Result<Sizes> {
+    let flows = dataplane.table_sizes()?;
+    let entries = splitter_datapath::flows::each(dataplane, |_| ())?;
+    Ok(Sizes {
+        flows,
+        entries: Entries {
+            ipv4: entries.entries_v4,
+            ipv6: entries.entries_v6,
+        },
+        bytes: flows.bytes(),
+        most_bytes: sizing(config).most_bytes().max(flows.bytes()),
+        numa_node: dataplane.table_numa_node(),
     })
 }
 
@@ -335,6 +400,9 @@ fn show(status: &Status) -> Result<()> {
     }
     if let Some(inherited) = &status.flow_table.inherited {
         print(format_args!("  at the last change of build {inherited}"))?;
+    }
+    if let Some(sizes) = &status.flow_table.sizes {
+        print(format_args!("  {sizes}"))?;
     }
     if status.steering != SteeringMode::Dscp {
         print(format_args!("  steering by {}", status.steering))?;

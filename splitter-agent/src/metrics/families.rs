@@ -118,18 +118,19 @@ families! {
             "Finished flows are included.";
         capacity: "flow_table_capacity", Gauge, "flows", [family()],
             "Flows that the table is made for; it holds twice as many",
-            "It is `flows.table_size`, rounded up to a multiple of 4. Up to this number less than \
-             1 % of flows find no room.";
+            "It is `flows.table_size` (of IPv6 `flows.table_size_ipv6`), rounded up to a multiple of \
+             4, or follows the memory and grows. Up to this number less than 1 % of flows find no \
+             room.";
         evictions: "evictions_total", Counter, "flows", [],
             "Young flows that the table forgot for want of room",
             "[They](../explanation/classification.md#the-flow-table) count from one again. If it \
-             rises much and there is no flood, raise `flows.table_size`.";
+             rises much and there is no flood, [enlarge the table](../how-to/table.md).";
         untracked: "flows_untracked_total", Counter, "flows", [],
             "Flows whose SYN found no room in the table, or passed it by in a flood",
             "Packets of those without room pass as short, and count as `table_full`. A flow that \
              [passed the table by](../explanation/classification.md#the-flow-table) and goes on \
              is admitted later, and then also counts as started. If it rises and there is no \
-             flood, raise `flows.table_size`.";
+             flood, [enlarge the table](../how-to/table.md).";
     }
     "tunnels" {
         tunnel_up: "tunnel_up", Gauge, "-", [tunnel(), open("device"), site()],

@@ -283,7 +283,7 @@ fn what_cannot_be_applied_is_refused_and_changes_nothing() {
         let reported = site.refused(&["apply", &wrong], 3);
         assert!(reported.contains("wrong.toml"), "{reported}");
         site.refused(&["apply", "/nowhere.toml"], 3);
-        let frozen = file.replace("table_size = 4096", "table_size = 8192");
+        let frozen = format!("{file}\n[health]\nport = 9463\n");
         std::fs::write(site.path("frozen.toml"), frozen).expect("a file");
         let frozen = site.path("frozen.toml").display().to_string();
         site.refused(&["apply", &frozen, "--confirm", "60s"], 5);

@@ -143,7 +143,7 @@ fn hang_up_has_the_file_read_again() {
         assert_eq!(known.count(), 1, "{flows}");
 
         // What was refused changes nothing, and is reported by log and metric.
-        site.configure("[flows]\nthreshold = 80\ntable_size = 8192\n");
+        site.configure("[flows]\nthreshold = 80\ntable_size = 4096\n[health]\nport = 9463\n");
         hang_up(&daemon);
         site.wait_for("the refusal", || {
             (changes(site, "signal", "refused") == 1.0).then_some(())
@@ -151,7 +151,7 @@ fn hang_up_has_the_file_read_again() {
         assert_eq!(threshold_in_force(site), 70.0);
         assert_eq!(site.metric("splitter_config_refused"), 1.0);
         assert!(
-            daemon.log().contains("flows.table_size: 4096 -> 8192"),
+            daemon.log().contains("health.port: 9462 -> 9463"),
             "{}",
             daemon.log()
         );
@@ -181,8 +181,8 @@ fn what_is_wrong_is_refused_as_a_whole() {
         std::fs::write(site.config(), "lan = [").expect("a file");
         refused(site, &["reload"], 3, &["splitter.toml:1"]);
 
-        site.configure("[flows]\nthreshold = 70\ntable_size = 8192\n");
-        let words = ["flows.table_size: 4096 -> 8192", "splitter down"];
+        site.configure("[flows]\nthreshold = 70\ntable_size = 4096\n[health]\nport = 9463\n");
+        let words = ["health.port: 9462 -> 9463", "end the agent"];
         refused(site, &["reload"], 5, &words);
         site.configure(&format!("{}[long]\ndevice = 'nowhere'\n", threshold("70")));
         refused(site, &["reload"], 1, &["nowhere"]);
@@ -203,7 +203,7 @@ fn what_is_wrong_is_refused_as_a_whole() {
                 3,
                 "handover.max_wait_ms = 0",
             ),
-            (&["set", "table_size", "32"], 3, "flows.table_size"),
+            (&["set", "health.port", "9463"], 3, "health.port"),
             (&["set", "lan", "gen0"], 3, "`splitter reload`"),
             (&["set", "threshold", "60", "unit"], 1, "unit"),
             (&["set", "threshold", "auto"], 0, ""),

@@ -94,7 +94,8 @@ mod tests {
         let old = Config::parse(&example(), "old").unwrap();
         let text = example()
             .replace("threshold = 40", "threshold = 60")
-            .replace("table_size = 1048576", "table_size = 4096")
+            .replace("table_size = \"auto\"", "table_size = 4096")
+            .replace("port = 9462", "port = 9463")
             .replace(
                 "gateway = [\"192.0.2.1\", \"2001:db8:1::1\"]",
                 "gateway = [\"192.0.2.9\", \"2001:db8:1::1\"]",
@@ -106,14 +107,14 @@ mod tests {
             [
                 "short.gateway: [\"192.0.2.1\",\"2001:db8:1::1\"] -> [\"192.0.2.9\",\"2001:db8:1::1\"]",
                 "flows.threshold: 40 -> 60",
-                "flows.table_size: 1048576 -> 4096",
+                "flows.table_size: \"auto\" -> 4096",
+                "health.port: 9462 -> 9463",
             ]
         );
         let frozen = frozen(&changes);
         assert_eq!(frozen.len(), 1);
         assert!(
-            frozen[0]
-                .starts_with("flows.table_size: 1048576 -> 4096: this cannot change at run time; "),
+            frozen[0].starts_with("health.port: 9462 -> 9463: this cannot change at run time; "),
             "{frozen:?}"
         );
     }

@@ -46,7 +46,10 @@ pub use sections::{
     LongQueue, MAX_SITES, MAX_TUNNELS, Marks, Metrics, PacketLog, Protocol, Routes, Share, Site,
     SiteHealth, Steering, SteeringMode, Tunnel, Tunnels,
 };
-pub use values::{Dscp, InstanceName, InvalidValue, RulePriority, SiteName, TableId, Threshold};
+pub use values::{
+    Dscp, InstanceName, InvalidValue, NumaNode, RulePriority, SiteName, TableId, TableSize,
+    Threshold,
+};
 
 /// Path at which the configuration is looked for when no `--config` is given.
 pub const DEFAULT_PATH: &str = "/etc/splitter/splitter.toml";

@@ -155,7 +155,7 @@ mod tests {
                 "handover.drain_margin_us = 10000001: ",
             ),
             (("thresold", "3"), "thresold: "),
-            (("table_size", "32"), "flows.table_size: "),
+            (("health.port", "32"), "health.port: "),
             (("lan", "eth1"), "lan: "),
         ];
         for (pair, expected) in cases {

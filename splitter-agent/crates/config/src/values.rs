@@ -64,6 +64,71 @@ impl Serialize for Threshold {
     }
 }
 
+impl From<NonZeroU32> for Threshold {
+    fn from(number: NonZeroU32) -> Self {
+        Self::Fixed(number)
+    }
+}
+
+/// The size of a flow table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableSize {
+    /// So many flows.
+    Fixed(NonZeroU32),
+    /// By the memory of the machine, and by need.
+    Auto,
+}
+
+impl From<NonZeroU32> for TableSize {
+    fn from(flows: NonZeroU32) -> Self {
+        Self::Fixed(flows)
+    }
+}
+
+impl Serialize for TableSize {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Fixed(flows) => flows.serialize(serializer),
+            Self::Auto => serializer.serialize_str("auto"),
+        }
+    }
+}
+
+/// The NUMA node whose memory holds something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NumaNode {
+    /// The node of this number.
+    Node(u32),
+    /// Any, as the kernel chooses.
+    Any,
+}
+
+impl NumaNode {
+    /// The number that was given, if one was.
+    #[must_use]
+    pub fn number(self) -> Option<u32> {
+        match self {
+            Self::Node(number) => Some(number),
+            Self::Any => None,
+        }
+    }
+}
+
+impl From<u32> for NumaNode {
+    fn from(number: u32) -> Self {
+        Self::Node(number)
+    }
+}
+
+impl Serialize for NumaNode {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Node(number) => number.serialize(serializer),
+            Self::Any => serializer.serialize_str("any"),
+        }
+    }
+}
+
 /// Differentiated Services Code Point, 0 to 63.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]

@@ -9,20 +9,22 @@ use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::Counters;
 use splitter_policy::queue_search::ShortQueues;
 use splitter_policy::settings::Settings;
-use splitter_policy::table::GROUP_FLOWS;
 
 use super::attach::attach;
 use super::egress::EgressMaps;
 use super::error::{map_error, program_error, typed};
+use super::load::KeptMaps;
 use super::names::{COUNTERS, FLOWS_V4, FLOWS_V6, SETTINGS, SHORT_QUEUES};
 use super::prefix_thresholds::SiteMap;
 use super::program::Program;
 use super::program::program_name;
 use super::reverse::ReverseMap;
 use super::shapes::Shape;
+use super::table_note::TableNote;
 use super::targets::TargetMaps;
 use super::{
-    AttachedMode, FlowTables, KernelError, LoadOptions, Object, Pins, Targets, TcSide, chain, load,
+    AttachedMode, FlowTables, KernelError, LoadOptions, Object, Pins, TableSizes, Targets, TcSide,
+    chain, load,
 };
 
 /// The maps of one instance, opened. The programs live on in their pins.
@@ -50,7 +52,7 @@ impl Dataplane {
         // Of an agent that was killed here: the program, which is pinned last, is not there.
         pins.remove()?;
         pins.prepare()?;
-        load::load(object, pins, options, None).inspect_err(|_| {
+        load::load(object, pins, options, &KeptMaps::default()).inspect_err(|_| {
             // The first error is the one to report; pins that stay are found by
             // the next `up` or `down`.
             let _ = pins.remove();
@@ -249,17 +251,35 @@ impl Dataplane {
             .map_err(|source| KernelError::Mapping { source })
     }
 
+    /// How many flows the tables are made for.
+    ///
+    /// # Errors
+    /// When the settings cannot be read.
+    pub fn table_sizes(&self) -> Result<TableSizes, KernelError> {
+        Ok(TableSizes::of_layout(&self.settings()?.layout))
+    }
+
     /// How many flows the table of a family is made for.
     ///
     /// # Errors
     /// When the settings cannot be read.
     pub fn table_capacity(&self, family: Family) -> Result<u32, KernelError> {
-        let layout = self.settings()?.layout;
-        let groups = match family {
-            Family::V4 => layout.groups_v4,
-            Family::V6 => layout.groups_v6,
-        };
-        Ok(groups * GROUP_FLOWS)
+        Ok(self.table_sizes()?.of(family))
+    }
+
+    /// The kernel's number of the table of IPv4: of maps that took the place of others it is another.
+    ///
+    /// # Errors
+    /// When the map cannot be asked.
+    pub fn table_id(&self) -> Result<u32, KernelError> {
+        let info = self.flows_v4.info().map_err(map_error(FLOWS_V4))?;
+        Ok(info.id())
+    }
+
+    /// The NUMA node that the tables were made on; none where none was asked for.
+    #[must_use]
+    pub fn table_numa_node(&self) -> Option<u32> {
+        TableNote::of(&self.pins)?.numa_node
     }
 
     fn settings(&self) -> Result<Settings, KernelError> {

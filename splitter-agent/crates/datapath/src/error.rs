@@ -98,6 +98,14 @@ pub enum KernelError {
         /// The reason.
         source: io::Error,
     },
+    /// The flow tables could not be made where they were to be.
+    #[error("cannot make the flow tables on NUMA node {node} (flows.table_numa_node): {source}")]
+    NumaNode {
+        /// The node's number.
+        node: u32,
+        /// The reason.
+        source: io::Error,
+    },
     /// No seeds could be drawn.
     #[error("cannot draw seeds for the flow table from {path}: {source}")]
     Seeds {

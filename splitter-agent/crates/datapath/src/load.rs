@@ -11,23 +11,26 @@ use splitter_policy::clock::TickClock;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::flow::Seeds;
 use splitter_policy::settings::Settings;
-use splitter_policy::table::Layout;
+use splitter_policy::table::{GroupV4, GroupV6, Layout, Tags};
 
 use super::error::{map_errno, map_error, program_errno, typed};
 use super::names::{
     CLOCK_PROGRAM, CLOCK_READING, COUNT_EGRESS, COUNTERS, EGRESS, FLOW_TABLES, FLOWS_V4, FLOWS_V6,
-    READS_QUEUES, REDIRECTING, REVERSE, SETTINGS, SHORT_QUEUES, SITE_DEVICES, SITES, TAGS, TUNNELS,
+    FRAGMENTED, LOGS, READS_QUEUES, REDIRECTING, REVERSE, SETTINGS, SHARED, SHORT_QUEUES,
+    SITE_DEVICES, SITES, TAGS, TAPPED, TUNNELS,
 };
 use super::program::program_name;
 use super::shapes::Shape;
 use super::table_note::TableNote;
-use super::{KernelError, Object, Pins, calibrate, reverse};
+use super::{KernelError, Object, Pins, TableSizes, calibrate, raw, reverse};
 
 /// How a program is to be loaded.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// Flows that each family's table is made for.
-    pub table_size: u32,
+    /// Flows that the tables are made for.
+    pub tables: TableSizes,
+    /// The NUMA node whose memory the tables take; any, where none is named.
+    pub numa_node: Option<u32>,
     /// How packets get into their tunnel, which decides on the program.
     pub steering: SteeringMode,
     /// What the kernel program logs.
@@ -41,20 +44,62 @@ pub struct LoadOptions {
 /// Some kernels let no program read their memory (`lockdown=confidentiality`, of which a container
 /// may not be told): there the programs do without the queues in front of tunnels.
 ///
-/// Flow tables that are `kept` are pinned there already, and are spread by this layout.
+/// Maps that are `kept` are pinned there already.
 pub(super) fn load(
     object: &Object,
     pins: &Pins,
     options: &LoadOptions,
-    kept: Option<Layout>,
+    kept: &KeptMaps,
 ) -> Result<(), KernelError> {
-    match load_reading(object, pins, (options, kept), true) {
+    let mut present = kept.clone();
+    if let (None, Some(node)) = (kept.layout, options.numa_node) {
+        create_on_node(pins, options.tables, node)?;
+        present.names.extend(FLOW_TABLES);
+    }
+    match load_reading(object, pins, (options, &present), true) {
         Err(KernelError::Verifier { last_words, .. }) if last_words.contains(READING) => {
             tracing::debug!("this kernel lets no program read its memory");
-            load_reading(object, pins, (options, kept), false)
+            load_reading(object, pins, (options, &present), false)
         }
         loaded => loaded,
     }
+}
+
+/// Maps that are pinned where the new programs' maps are to lie, for these to go on with.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeptMaps {
+    /// Their names.
+    pub(super) names: Vec<&'static str>,
+    /// How flows are spread over the tables, where those are among them.
+    pub(super) layout: Option<Layout>,
+    /// The program that counts at the tunnels' egress is there, too.
+    pub(super) counts_egress: bool,
+}
+
+impl KeptMaps {
+    fn has(&self, name: &str) -> bool {
+        self.names.contains(&name)
+    }
+}
+
+/// Makes the tables where their memory is to be, and pins them.
+fn create_on_node(pins: &Pins, tables: TableSizes, node: u32) -> Result<(), KernelError> {
+    const MAPPABLE: u32 = 1 << 10;
+    let layout = tables.layout(Seeds::default());
+    let (groups_v4, groups_v6) = (layout.groups_v4, layout.groups_v6);
+    let shapes = [
+        (size_of::<GroupV4>(), groups_v4, MAPPABLE),
+        (size_of::<GroupV6>(), groups_v6, MAPPABLE),
+        (size_of::<Tags>(), groups_v4 + groups_v6, 0),
+    ];
+    for (name, (bytes, entries, flags)) in FLOW_TABLES.into_iter().zip(shapes) {
+        let shape = (bytes as u32, entries);
+        let map = raw::create_array_on_node(name, shape, flags, node)
+            .map_err(|source| KernelError::NumaNode { node, source })?;
+        let path = pins.map(name);
+        raw::pin(&map, &path).map_err(|source| KernelError::Pin { path, source })?;
+    }
+    Ok(())
 }
 
 /// How the verifier names what it does not allow then.
@@ -63,16 +108,16 @@ const READING: &str = "probe_read_kernel";
 fn load_reading(
     object: &Object,
     pins: &Pins,
-    (options, kept): (&LoadOptions, Option<Layout>),
+    (options, kept): (&LoadOptions, &KeptMaps),
     reads_queues: bool,
 ) -> Result<(), KernelError> {
-    let mut ebpf = load_object(object, options, kept.map(|_| pins), reads_queues)?;
+    let mut ebpf = load_object(object, options, (pins, kept), reads_queues)?;
     let clock = measure_clock(&mut ebpf)?;
     let mut settings: Array<_, Shape<Settings>> =
         typed(SETTINGS, Array::try_from(map_mut(&mut ebpf, SETTINGS)?))?;
-    let layout = match kept {
+    let layout = match kept.layout {
         Some(layout) => layout,
-        None => Layout::for_flows(options.table_size, draw_seeds()?),
+        None => options.tables.layout(draw_seeds()?),
     };
     let reported = Settings {
         config: options.policy,
@@ -98,26 +143,35 @@ fn load_reading(
         SETTINGS,
         COUNTERS,
         TUNNELS,
+        SHARED,
+        FRAGMENTED,
         EGRESS,
         REVERSE,
         SITE_DEVICES,
         SITES,
     ];
-    let tables: &[_] = if kept.is_some() { &[] } else { &FLOW_TABLES };
-    let maps = common.iter().chain(redirecting).chain(seen).chain(tables);
-    for name in maps.copied() {
+    let logs: &[_] = if ebpf.map(LOGS).is_some() {
+        &[LOGS]
+    } else {
+        &[]
+    };
+    let maps = common.iter().chain(redirecting).chain(seen).chain(logs);
+    let maps = maps.chain(&FLOW_TABLES).copied();
+    for name in maps.filter(|name| !kept.has(name)) {
         let path = pins.map(name);
         let map = map_mut(&mut ebpf, name)?;
         map.pin(&path)
             .map_err(|source| KernelError::PinObject { path, source })?;
     }
-    TableNote::new(layout).write(pins)?;
-    let path = pins.count_egress();
-    let counting = classifier_mut(&mut ebpf, COUNT_EGRESS)?;
-    counting.load().map_err(load_error(COUNT_EGRESS))?;
-    counting
-        .pin(&path)
-        .map_err(|source| KernelError::PinObject { path, source })?;
+    TableNote::new(layout, options.numa_node).write(pins)?;
+    if !kept.counts_egress {
+        let path = pins.count_egress();
+        let counting = classifier_mut(&mut ebpf, COUNT_EGRESS)?;
+        counting.load().map_err(load_error(COUNT_EGRESS))?;
+        counting
+            .pin(&path)
+            .map_err(|source| KernelError::PinObject { path, source })?;
+    }
     // Last, because its presence says that all the rest is there.
     let path = pins.program_of(options.steering);
     match options.steering {
@@ -130,24 +184,24 @@ fn load_reading(
 fn load_object(
     object: &Object,
     options: &LoadOptions,
-    kept_at: Option<&Pins>,
+    (pins, kept): (&Pins, &KeptMaps),
     reads_queues: bool,
 ) -> Result<Ebpf, KernelError> {
     let level = log_level(options.packet_log);
     let reads_queues = u8::from(reads_queues);
-    let groups = Layout::groups_for(options.table_size);
+    let layout = options.tables.layout(Seeds::default());
     let mut loader = EbpfLoader::new();
     loader
-        .map_max_entries(FLOWS_V4, groups)
-        .map_max_entries(FLOWS_V6, groups)
-        .map_max_entries(TAGS, 2 * groups)
-        .map_max_entries(REVERSE, reverse::capacity(options.table_size))
+        .map_max_entries(FLOWS_V4, layout.groups_v4)
+        .map_max_entries(FLOWS_V6, layout.groups_v6)
+        .map_max_entries(TAGS, layout.groups_v4 + layout.groups_v6)
+        .map_max_entries(REVERSE, reverse::capacity(options.tables))
+        // For another program of the object, and ten megabytes at once.
+        .map_max_entries(TAPPED, 1)
         .override_global(READS_QUEUES, &reads_queues, true)
         .override_global("AYA_LOG_LEVEL", &level, false);
-    if let Some(pins) = kept_at {
-        for name in FLOW_TABLES {
-            loader.map_pin_path(name, pins.map(name));
-        }
+    for name in &kept.names {
+        loader.map_pin_path(name, pins.map(name));
     }
     loader.load(object.bytes()).map_err(|error| match &error {
         aya::EbpfError::MapError(source) if map_errno(source) == Some(libc::EPERM) => {

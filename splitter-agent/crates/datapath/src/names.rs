@@ -32,4 +32,29 @@ pub(super) const COUNT_EGRESS: &str = "count_egress";
 pub(super) const EGRESS: &str = "EGRESS";
 pub(super) const SITES: &str = "SITES";
 pub(super) const REVERSE: &str = "REVERSE";
+pub(super) const TAPPED: &str = "TAPPED";
 pub(super) const SITE_DEVICES: &str = "SITE_DEVICES";
+pub(super) const SHARED: &str = "SHARED";
+pub(super) const FRAGMENTED: &str = "FRAGMENTED";
+/// Where programs that log write to, which whoever reads it has open.
+pub(super) const LOGS: &str = "AYA_LOGS";
+/// What programs of the same build go on with when their tables are made anew: all that holds
+/// something longer than for a packet, besides the tables and the settings, which say how these lie.
+pub(super) const CARRIED: [&str; 16] = [
+    COUNTERS,
+    TUNNELS,
+    SHARED,
+    FRAGMENTED,
+    EGRESS,
+    REVERSE,
+    SITE_DEVICES,
+    SITES,
+    TARGETS,
+    TARGET_SLOTS,
+    REDIRECTED,
+    LAN_ADDRESSES,
+    NEXT_HOP_TRUST,
+    NEIGHBOURS,
+    SHORT_QUEUES,
+    LOGS,
+];

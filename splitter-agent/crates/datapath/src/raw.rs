@@ -1,5 +1,6 @@
 //! Calls of `bpf(2)` that the library has no safe form of: what a pin holds, letting go of a device
-//! at once, what links hold programs to, and frames that an interface seems to receive.
+//! at once, what links hold programs to, maps on a NUMA node, and frames that an interface seems to
+//! receive.
 
 use std::ffi::CString;
 use std::io;
@@ -74,6 +75,14 @@ pub(super) fn load_passing(name: &str) -> io::Result<OwnedFd> {
     attributes[0] = (INSTRUCTIONS.len() as u64) << 32 | u64::from(PROG_TYPE_XDP);
     attributes[1] = INSTRUCTIONS.as_ptr() as u64;
     attributes[2] = LICENSE.as_ptr() as u64;
+    [attributes[6], attributes[7]] = label(name);
+    let descriptor = call(BPF_PROG_LOAD, &mut attributes)?;
+    // SAFETY: the kernel has just made it for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// The name of a map or program as the kernel takes it.
+fn label(name: &str) -> [u64; 2] {
     let mut label = [0; 16];
     // The kernel wants the last byte to be zero.
     label
@@ -81,11 +90,8 @@ pub(super) fn load_passing(name: &str) -> io::Result<OwnedFd> {
         .take(15)
         .zip(name.bytes())
         .for_each(|(to, from)| *to = from);
-    let [first, second] = [0, 8].map(|at| label[at..].first_chunk().copied().unwrap_or_default());
-    (attributes[6], attributes[7]) = (u64::from_le_bytes(first), u64::from_le_bytes(second));
-    let descriptor = call(BPF_PROG_LOAD, &mut attributes)?;
-    // SAFETY: the kernel has just made it for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    let half = |at| label[at..].first_chunk().copied().unwrap_or_default();
+    [0, 8].map(|at: usize| u64::from_le_bytes(half(at)))
 }
 
 /// Has the kernel run a program of XDP on so many copies of a frame as if `interface` had received
@@ -109,6 +115,39 @@ pub(super) fn run_on_live_frames(
     attributes[8] = u64::from(BPF_F_TEST_XDP_LIVE_FRAMES);
     // `batch_size` follows `cpu`: as many as the kernel takes at once by itself.
     call(BPF_PROG_TEST_RUN, &mut attributes).map(drop)
+}
+
+/// An array map whose memory is on a NUMA node, which the library cannot ask for. It has no type
+/// information, which is for people alone.
+pub(super) fn create_array_on_node(
+    name: &str,
+    (value_bytes, entries): (u32, u32),
+    flags: u32,
+    node: u32,
+) -> io::Result<OwnedFd> {
+    const KEY_BYTES: u64 = 4;
+    let mut attributes = [0; ATTRIBUTE_WORDS];
+    attributes[0] = KEY_BYTES << 32 | u64::from(BPF_MAP_TYPE_ARRAY);
+    attributes[1] = u64::from(entries) << 32 | u64::from(value_bytes);
+    // The map's flags, then a map that another one is made of.
+    attributes[2] = u64::from(flags | BPF_F_NUMA_NODE);
+    let [first, second] = label(name);
+    // The node, then 16 bytes of a name.
+    attributes[3] = first << 32 | u64::from(node);
+    attributes[4] = second << 32 | first >> 32;
+    attributes[5] = second >> 32;
+    let descriptor = call(BPF_MAP_CREATE, &mut attributes)?;
+    // SAFETY: the kernel has just made it for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Pins what a descriptor is of.
+pub(super) fn pin(descriptor: &OwnedFd, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut attributes = [0; ATTRIBUTE_WORDS];
+    attributes[0] = path.as_ptr() as u64;
+    attributes[1] = u64::from(descriptor.as_raw_fd().cast_unsigned());
+    call(BPF_OBJ_PIN, &mut attributes).map(drop)
 }
 
 /// A link, as far as it says which program takes the place of a function of another one.
@@ -165,7 +204,9 @@ fn link(id: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
+const BPF_MAP_CREATE: libc::c_int = 0;
 const BPF_PROG_LOAD: libc::c_int = 5;
+const BPF_OBJ_PIN: libc::c_int = 6;
 const BPF_OBJ_GET: libc::c_int = 7;
 const BPF_PROG_TEST_RUN: libc::c_int = 10;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_int = 15;
@@ -174,6 +215,10 @@ const BPF_LINK_GET_NEXT_ID: libc::c_int = 31;
 const BPF_LINK_DETACH: libc::c_int = 34;
 /// Of `BPF_PROG_TEST_RUN`: what comes of the frames is real (Linux 5.18).
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
+/// `BPF_MAP_TYPE_ARRAY`.
+const BPF_MAP_TYPE_ARRAY: u32 = 2;
+/// Of a map: its memory is on the node that is named.
+const BPF_F_NUMA_NODE: u32 = 1 << 2;
 /// `BPF_PROG_TYPE_XDP`.
 const PROG_TYPE_XDP: u32 = 6;
 /// `BPF_PROG_TYPE_SCHED_CLS`, with which the information on a program begins; no link of ours has

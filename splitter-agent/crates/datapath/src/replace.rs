@@ -9,10 +9,11 @@ use aya::programs::xdp::XdpLink;
 use splitter_config::SteeringMode;
 
 use super::error::program_error;
-use super::inherit::{FoundTables, InheritedFlows};
+use super::inherit::{self, FoundTables, InheritedFlows};
+use super::load::KeptMaps;
 use super::program::Program;
 use super::program::program_name;
-use super::{Dataplane, KernelError, LoadOptions, Object, Pins, chain, load};
+use super::{Dataplane, KernelError, LoadOptions, Object, Pins, TableSizes, chain, load};
 
 impl Dataplane {
     /// Loads `object` with maps of its own, puts it in the place of the pinned program on every
@@ -26,14 +27,51 @@ impl Dataplane {
         pins: &Pins,
         options: &LoadOptions,
     ) -> Result<(Self, InheritedFlows), KernelError> {
+        let tables = FoundTables::look(pins, options.tables, options.numa_node);
+        let keep = |staged: &Pins| tables.keep(pins, staged);
+        Self::replace_keeping(object, pins, options, (&tables, &keep))
+    }
+
+    /// Puts the programs of `object`, which are pinned, in their own place, with flow tables of another
+    /// size or on another NUMA node. All else that they know stays: counters, models and counts of what
+    /// left. Otherwise as [`replace`](Self::replace).
+    ///
+    /// # Errors
+    /// See [`KernelError`]. The earlier programs stay in place then.
+    pub fn resize(
+        object: &Object,
+        pins: &Pins,
+        options: &LoadOptions,
+    ) -> Result<(Self, InheritedFlows), KernelError> {
+        let tables = FoundTables::look(pins, options.tables, options.numa_node);
+        let keep = |staged: &Pins| inherit::carry(pins, staged);
+        Self::replace_keeping(object, pins, options, (&tables, &keep))
+    }
+
+    /// The sizes of the flow tables that are pinned, of whichever build they are; none where this one
+    /// does not know them.
+    #[must_use]
+    pub fn pinned_table_sizes(pins: &Pins) -> Option<TableSizes> {
+        inherit::pinned_sizes(pins)
+    }
+
+    fn replace_keeping(
+        object: &Object,
+        pins: &Pins,
+        options: &LoadOptions,
+        (tables, keep): (
+            &FoundTables,
+            &dyn Fn(&Pins) -> Result<KeptMaps, KernelError>,
+        ),
+    ) -> Result<(Self, InheritedFlows), KernelError> {
         let staged = pins.staged();
         staged.discard()?;
         staged.prepare()?;
-        let tables = FoundTables::look(pins, options.table_size);
-        let handed_over = tables.keep(pins, &staged).and_then(|kept| {
-            load::load(object, &staged, options, kept)?;
+        let handed_over = keep(&staged).and_then(|kept| {
+            load::load(object, &staged, options, &kept)?;
             let flows = tables.hand_on(pins, &staged, options);
             hand_over(pins, &staged, options.steering)?;
+            tables.catch_up(pins, &staged, options);
             Ok(flows)
         });
         let flows = handed_over.inspect_err(|_| {

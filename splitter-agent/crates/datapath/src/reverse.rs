@@ -9,7 +9,7 @@ use splitter_policy::reverse::{ReverseEntry, reversed};
 use super::error::{map_error, typed};
 use super::names::REVERSE;
 use super::shapes::Shape;
-use super::{Dataplane, KernelError, Pins};
+use super::{Dataplane, KernelError, Pins, TableSizes};
 
 /// Each takes some 150 bytes of the kernel's memory.
 const MOST: u32 = 65_536;
@@ -17,8 +17,8 @@ const MOST: u32 = 65_536;
 const LEAST: u32 = 4_096;
 
 /// How many flows' reverse directions are counted where so many flows are tracked.
-pub(super) fn capacity(table_size: u32) -> u32 {
-    table_size.clamp(LEAST, MOST)
+pub(super) fn capacity(tables: TableSizes) -> u32 {
+    tables.ipv4.max(tables.ipv6).clamp(LEAST, MOST)
 }
 
 /// The counts by flow.
@@ -190,6 +190,8 @@ mod tests {
 
     #[test]
     fn room_follows_the_flow_table_within_bounds() {
-        assert_eq!([0, 10_000, 1 << 20].map(capacity), [LEAST, 10_000, MOST]);
+        let capacity = |(ipv4, ipv6)| capacity(TableSizes::new(ipv4, ipv6));
+        let sizes = [(0, 0), (10_000, 4), (4, 10_000), (1 << 20, 1 << 18)];
+        assert_eq!(sizes.map(capacity), [LEAST, 10_000, 10_000, MOST]);
     }
 }

@@ -14,14 +14,17 @@ pub(super) struct TableNote {
     pub(super) version: u32,
     /// The sizes and seeds by which flows are spread.
     pub(super) layout: Layout,
+    /// The NUMA node that was asked for, which the kernel does not report of a map.
+    pub(super) numa_node: Option<u32>,
 }
 
 impl TableNote {
     /// Notes on tables of this build.
-    pub(super) const fn new(layout: Layout) -> Self {
+    pub(super) const fn new(layout: Layout, numa_node: Option<u32>) -> Self {
         Self {
             version: TABLE_VERSION,
             layout,
+            numa_node,
         }
     }
 
@@ -43,12 +46,18 @@ impl TableNote {
         .map_err(|source| KernelError::Pin { path, source })
     }
 
-    /// Version and groups come first and in this form whatever the version, seeds behind them.
+    /// Version and groups come first and in this form whatever the version, seeds behind them, and then
+    /// what builds that do not know it pass over.
     fn text(&self) -> String {
-        let Self { version, layout } = self;
+        let Self {
+            version,
+            layout,
+            numa_node,
+        } = self;
+        let node = numa_node.map_or(String::new(), |node| format!(":node={node}"));
         let seeds = layout.seeds.map(|seed| format!("{seed:016x}")).join(",");
         format!(
-            "version:{version}:{}:{}:{seeds}",
+            "version:{version}:{}:{}:{seeds}{node}",
             layout.groups_v4, layout.groups_v6
         )
     }
@@ -67,7 +76,12 @@ impl TableNote {
             groups_v4,
             groups_v6,
         };
-        given.next().is_none().then_some(Self { version, layout })
+        let node = parts.next().and_then(|it| it.strip_prefix("node="));
+        given.next().is_none().then_some(Self {
+            version,
+            layout,
+            numa_node: node.and_then(|it| it.parse().ok()),
+        })
     }
 }
 
@@ -83,15 +97,17 @@ mod tests {
         assert_eq!(TableNote::of(&pins), None);
         for seed in [0, u64::MAX] {
             let seeds = core::array::from_fn(|index| seed ^ index as u64);
-            let note = TableNote::new(Layout::for_flows(1_000, seeds));
-            note.write(&pins).unwrap();
-            assert_eq!(TableNote::of(&pins), Some(note));
+            for node in [None, Some(1)] {
+                let note = TableNote::new(Layout::for_flows(1_000, seeds), node);
+                note.write(&pins).unwrap();
+                assert_eq!(TableNote::of(&pins), Some(note));
+            }
         }
     }
 
     #[test]
     fn text_that_is_no_note_is_none() {
-        let note = TableNote::new(Layout::for_flows(1_000, Seeds::default())).text();
+        let note = TableNote::new(Layout::for_flows(1_000, Seeds::default()), None).text();
         for text in [
             "",
             "version:",

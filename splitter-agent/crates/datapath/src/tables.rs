@@ -60,12 +60,7 @@ impl FlowTables {
         now_ns: u64,
         idle_timeout_ns: u64,
     ) -> (u64, Vec<Tags>) {
-        let groups = (self.layout.groups_v4 + self.layout.groups_v6) as usize;
-        let memory = MappedMemory {
-            v4: self.v4.groups(),
-            v6: self.v6.groups(),
-            tags: (0..groups).map(|_| Tags::default()).collect(),
-        };
+        let memory = self.memory();
         let table = Table {
             memory: &memory,
             layout: &self.layout,
@@ -80,6 +75,55 @@ impl FlowTables {
         (found, memory.tags)
     }
 
+    /// Makes up for what programs have counted in other tables of that version since these inherited from
+    /// them. Programs use these by now. Returns the tags of the flows' slots, without which a flood would
+    /// take them for unknown.
+    pub(super) fn catch_up(
+        &self,
+        from: &Self,
+        version: u32,
+        now_ns: u64,
+        idle_timeout_ns: u64,
+    ) -> Vec<SlotTag> {
+        let memory = self.memory();
+        let table = Table {
+            memory: &memory,
+            layout: &self.layout,
+        };
+        let mut tags = Vec::new();
+        let mut take = |flow: &InheritedFlow| {
+            if table.catch_up(flow, now_ns, idle_timeout_ns) {
+                tags.extend(self.slot_tag(&flow.key, now_ns));
+            }
+        };
+        from.v4.for_each_inherited(version, &mut take);
+        from.v6.for_each_inherited(version, &mut take);
+        tags
+    }
+
+    fn slot_tag(&self, key: &FlowKey, now_ns: u64) -> Option<SlotTag> {
+        let (group, _) = self.layout.place(key);
+        let slot = match key {
+            FlowKey::V4(_) => self.v4.slot_of(group, key, now_ns),
+            FlowKey::V6(_) => self.v6.slot_of(group, key, now_ns),
+        };
+        let (index, tag) = self.layout.tag(key);
+        Some(SlotTag {
+            index,
+            slot: slot?,
+            tag,
+        })
+    }
+
+    fn memory(&self) -> MappedMemory<'_> {
+        let groups = (self.layout.groups_v4 + self.layout.groups_v6) as usize;
+        MappedMemory {
+            v4: self.v4.groups(),
+            v6: self.v6.groups(),
+            tags: (0..groups).map(|_| Tags::default()).collect(),
+        }
+    }
+
     /// Frees the slots of flows that are over, and shows each flow to `visit`, with
     /// whether its slot was freed.
     pub fn sweep(
@@ -91,6 +135,23 @@ impl FlowTables {
         let may_free = |found: &StoredFlow| is_expired(&found.entry, now_ns, idle_timeout_ns);
         self.v4.sweep(&self.layout, now_ns, may_free, &mut visit);
         self.v6.sweep(&self.layout, now_ns, may_free, &mut visit);
+    }
+}
+
+/// The tag of a flow's slot, and where it belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SlotTag {
+    /// The index of the tags of the slot's group.
+    pub(super) index: u32,
+    slot: usize,
+    tag: u8,
+}
+
+impl SlotTag {
+    /// The tags of the group with this one.
+    pub(super) const fn within(self, tags: u64) -> u64 {
+        let shift = self.slot % GROUP_SLOTS * 8;
+        tags & !(0xff << shift) | (self.tag as u64) << shift
     }
 }
 
@@ -169,6 +230,12 @@ impl<S: Slot> Mapped<S> {
                 }
             }
         }
+    }
+
+    fn slot_of(&self, group: u32, key: &FlowKey, now_ns: u64) -> Option<usize> {
+        let group = self.groups().get(group as usize)?;
+        let is_it = |found: StoredFlow| found.key == *key;
+        (0..GROUP_SLOTS).find(|index| group.read(*index, now_ns).is_some_and(is_it))
     }
 
     fn find(&self, group: u32, key: &FlowKey, now_ns: u64) -> Option<FlowEntry> {

@@ -19,6 +19,7 @@ use splitter_netlink::{InterfaceName, Interfaces, NoSuchInterface};
 use splitter_policy::flow::{FlowKey, FlowKeyV6, TapEntry};
 use thiserror::Error;
 
+use crate::names::TAPPED;
 use crate::{Clsact, Object, Position, Shape, TcHook, attach_tc};
 
 /// Flows that one tap remembers; later ones are not noted.
@@ -202,7 +203,7 @@ impl Tap {
             Ok(attached) => attached,
             Err(source) => return Err(TapError::Attach { point, source }),
         };
-        let flows = ebpf.take_map("TAPPED").ok_or(TapError::Missing)?;
+        let flows = ebpf.take_map(TAPPED).ok_or(TapError::Missing)?;
         let flows = match BpfHashMap::try_from(flows) {
             Ok(flows) => flows,
             Err(source) => return Err(TapError::Read { point, source }),

@@ -80,15 +80,16 @@ pub enum InstanceError {
         /// The reason.
         source: io::Error,
     },
-    /// The table size cannot change while the table is in use.
+    /// The NUMA node that the flow tables are to be on does not exist.
     #[error(
-        "flows.table_size cannot change from {loaded} to {wanted} while the table is in use: run `splitter down` first"
+        "flows.table_numa_node = {wanted}: this machine has no such NUMA node, but {present}; give one of \
+         these, or \"any\""
     )]
-    OtherTableSize {
-        /// Entries that the loaded tables hold.
-        loaded: u32,
-        /// Entries that the configuration asks for.
+    NoSuchNumaNode {
+        /// The node that the configuration asks for.
         wanted: u32,
+        /// Those that are there, as the kernel lists them.
+        present: String,
     },
     /// The way of steering cannot change while packets are steered.
     #[error(
@@ -153,7 +154,8 @@ impl InstanceError {
         use routes::PlanError::{MarksCollide, NoExactMatch};
         matches!(
             self,
-            Self::PlanRoutes(NoExactMatch | MarksCollide(_))
+            Self::NoSuchNumaNode { .. }
+                | Self::PlanRoutes(NoExactMatch | MarksCollide(_))
                 | Self::Shape(ShapeError::Unsupported { .. } | ShapeError::NoFairQueue { .. })
         )
     }
@@ -165,7 +167,6 @@ impl InstanceError {
             | Self::OtherInstance { .. }
             | Self::UnseenInstance { .. }
             | Self::PinsTaken { .. }
-            | Self::OtherTableSize { .. }
             | Self::OtherSteering { .. } => true,
             Self::Kernel(error) => matches!(**error, KernelError::Busy { .. }),
             Self::PlanRoutes(error) => matches!(error, routes::PlanError::Conflicts(_)),

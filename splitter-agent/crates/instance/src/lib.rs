@@ -28,6 +28,7 @@ mod redirect;
 pub mod report;
 mod settled;
 mod state;
+mod table_sizes;
 mod thresholds;
 mod unseen;
 mod up;
@@ -57,6 +58,7 @@ pub use self::redirect::{ByStack, Redirect};
 use self::settled::SettledRoutes;
 pub use self::state::health_report;
 pub use self::state::{Owner, State};
+pub use self::table_sizes::sizing;
 
 pub use self::up::BroughtUp;
 use splitter_config::{Config, DscpMatch, Threshold};
@@ -98,6 +100,7 @@ pub struct Instance {
     is_blind: Arc<AtomicBool>,
     /// The tunnels that the operator was told are not counted.
     uncounted: Arc<egress::Uncounted>,
+    growth: table_sizes::Growth,
 }
 
 impl Instance {
@@ -121,6 +124,7 @@ impl Instance {
             changing: Arc::default(),
             is_blind: Arc::default(),
             uncounted: Arc::default(),
+            growth: table_sizes::Growth::default(),
         })
     }
 
@@ -214,6 +218,7 @@ impl Instance {
         if !is_up {
             self.check_for_unseen(interfaces).await?;
         }
+        table_sizes::check_numa_node(&self.config)?;
         let absent = self.absent(interfaces)?;
         let state = State::read(&self.config.instance_dir())?;
         let previous = state.as_ref().map(State::footprints).unwrap_or_default();
@@ -267,6 +272,7 @@ impl Instance {
                 interfaces,
                 loaded,
                 pins: &self.pins,
+                tables: self.table_sizes(loaded)?,
                 policy,
                 prefixes,
             },

@@ -22,6 +22,7 @@ impl Instance {
             is_blind: Arc::clone(&self.is_blind),
             needed: Needed::after(&self.config),
             uncounted: Arc::clone(&self.uncounted),
+            growth: self.growth.clone(),
             file: self.file.clone(),
             ..Self::new(config)?
         })

@@ -5,12 +5,11 @@ use std::fmt;
 use serde::Serialize;
 use splitter_config::{AttachMode, Config, SteeringMode};
 use splitter_datapath::{
-    AttachedMode, Dataplane, FlowsOutlook, ForeignProgram, KernelError, Pins, PrefixThresholds,
+    AttachedMode, FlowsOutlook, ForeignProgram, KernelError, Pins, PrefixThresholds, TableSizes,
     program_kind,
 };
-use splitter_netlink::{Family, InterfaceName, Interfaces};
+use splitter_netlink::{InterfaceName, Interfaces};
 use splitter_policy::config::PolicyConfig;
-use splitter_policy::table::{GROUP_FLOWS, GroupV4, GroupV6, Layout, Tags};
 use splitter_steering::{routes, shaping};
 
 use crate::egress::EgressAttachment;
@@ -42,6 +41,8 @@ pub struct Plan {
     /// What becomes of the flows that the programs know which are replaced; none where none are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowsOutlook>,
+    /// Flows that the flow tables are made for.
+    pub table_flows: TableSizes,
     /// Memory that the kernel sets aside for the flow tables, in bytes.
     pub table_bytes: u64,
     #[serde(skip)]
@@ -61,6 +62,9 @@ pub enum ProgramAction {
     /// Those of another build or log level are replaced where they are; [`Plan::flows`] says what becomes of
     /// flows.
     Replace,
+    /// They are put in their own place with flow tables of another size or on another NUMA node, into which flows are
+    /// copied.
+    Resize,
 }
 
 /// Says what happens to the settings of the kernel programs.
@@ -125,6 +129,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) interfaces: &'a Interfaces,
     pub(crate) loaded: &'a Loaded,
     pub(crate) pins: &'a Pins,
+    pub(crate) tables: TableSizes,
     pub(crate) policy: PolicyConfig,
     pub(crate) prefixes: PrefixThresholds,
     pub(crate) redirect: Option<Redirect>,
@@ -137,6 +142,7 @@ pub(crate) fn assemble(
     shaping: shaping::Plan,
     mut routes: routes::Plan,
 ) -> Result<Plan, InstanceError> {
+    let numa_node = inputs.config.flows.table_numa_node.number();
     let redirect = inputs.redirect.clone();
     routes
         .notes
@@ -145,23 +151,25 @@ pub(crate) fn assemble(
         Loaded::Nothing => (ProgramAction::Load, PolicyAction::Write),
         Loaded::OtherBuild { .. } => (ProgramAction::Replace, PolicyAction::Write),
         Loaded::Current(dataplane) => {
-            check_table_size(inputs, dataplane)?;
             let same = dataplane.policy()? == inputs.policy;
+            let lies_right = dataplane.table_sizes()? == inputs.tables
+                && dataplane.table_numa_node() == numa_node;
             (
-                ProgramAction::Keep,
-                if same {
-                    PolicyAction::Keep
-                } else {
-                    PolicyAction::Write
+                match lies_right {
+                    true => ProgramAction::Keep,
+                    false => ProgramAction::Resize,
+                },
+                match same {
+                    true => PolicyAction::Keep,
+                    false => PolicyAction::Write,
                 },
             )
         }
     };
-    let table_size = inputs.config.flows.table_size.get();
-    let is_replaced = program == ProgramAction::Replace;
+    let is_replaced = matches!(program, ProgramAction::Replace | ProgramAction::Resize);
     Ok(Plan {
         program,
-        flows: is_replaced.then(|| FlowsOutlook::of(inputs.pins, table_size)),
+        flows: is_replaced.then(|| FlowsOutlook::of(inputs.pins, inputs.tables, numa_node)),
         settings,
         shaping,
         routes,
@@ -170,22 +178,11 @@ pub(crate) fn assemble(
         attachments: attachments(inputs)?,
         absent: inputs.absent.clone(),
         egress: inputs.egress.clone(),
-        table_bytes: table_bytes(table_size),
+        table_flows: inputs.tables,
+        table_bytes: inputs.tables.bytes(),
         policy: inputs.policy,
         prefixes: inputs.prefixes.clone(),
     })
-}
-
-/// A table cannot grow or shrink while flows are in it.
-fn check_table_size(inputs: &Inputs<'_>, dataplane: &Dataplane) -> Result<(), InstanceError> {
-    let (loaded, wanted) = (
-        dataplane.table_capacity(Family::V4)?,
-        inputs.config.flows.table_size.get(),
-    );
-    if loaded != Layout::groups_for(wanted) * GROUP_FLOWS {
-        return Err(InstanceError::OtherTableSize { loaded, wanted });
-    }
-    Ok(())
 }
 
 fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
@@ -256,10 +253,20 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
     Ok(attachments)
 }
 
-/// For both families.
-fn table_bytes(table_size: u32) -> u64 {
-    let group_bytes = size_of::<GroupV4>() + size_of::<GroupV6>() + 2 * size_of::<Tags>();
-    u64::from(Layout::groups_for(table_size)) * group_bytes as u64
+/// The flow tables as a part of a sentence: what they hold and take.
+struct Tables(TableSizes);
+
+impl fmt::Display for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(sizes) = self;
+        // To a tenth: on a small router it is one and a bit.
+        let mebibytes = sizes.bytes() as f64 / f64::from(1 << 20);
+        write!(
+            f,
+            "the flow tables take {mebibytes:.1} MiB for {} flows of IPv4 and {} of IPv6",
+            sizes.ipv4, sizes.ipv6
+        )
+    }
 }
 
 /// All that packets meet, without the programs that count.
@@ -288,17 +295,21 @@ impl fmt::Display for Split<'_> {
         let Self(plan) = self;
         match plan.program {
             ProgramAction::Keep => writeln!(f, "= keep the kernel programs")?,
-            ProgramAction::Load => writeln!(
-                f,
-                "+ load the kernel programs; the flow tables take {} MiB",
-                plan.table_bytes.div_ceil(1 << 20)
-            )?,
-            ProgramAction::Replace => {
-                write!(
+            ProgramAction::Load => {
+                writeln!(
                     f,
-                    "~ replace the kernel programs of another build or log level, without a gap; the flow tables take {} MiB",
-                    plan.table_bytes.div_ceil(1 << 20)
+                    "+ load the kernel programs; {}",
+                    Tables(plan.table_flows)
                 )?;
+            }
+            ProgramAction::Replace | ProgramAction::Resize => {
+                let what = match plan.program {
+                    ProgramAction::Resize => {
+                        "put the kernel programs in their place with other flow tables"
+                    }
+                    _ => "replace the kernel programs of another build or log level",
+                };
+                write!(f, "~ {what}, without a gap; {}", Tables(plan.table_flows))?;
                 match &plan.flows {
                     Some(flows) => writeln!(f, "; {flows}")?,
                     None => writeln!(f)?,

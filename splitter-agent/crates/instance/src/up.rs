@@ -1,14 +1,14 @@
 //! Bringing an instance up.
 
-use splitter_datapath::{Dataplane, InheritedFlows, LoadOptions};
+use splitter_datapath::{Dataplane, InheritedFlows, LoadOptions, TableSizes};
 use splitter_netlink::Interfaces;
-use splitter_policy::config::PolicyConfig;
 
 use crate::detach::Undo;
 use crate::loaded::Loaded;
 use crate::pin_owner::PinOwner;
 use crate::{
-    AttachedInterface, AttachmentAction, Instance, InstanceError, Lock, Owner, Plan, Reading, State,
+    AttachedInterface, AttachmentAction, Instance, InstanceError, Lock, Owner, Plan, ProgramAction,
+    Reading, State,
 };
 
 /// Records what was done to bring an instance up.
@@ -24,6 +24,12 @@ pub struct BroughtUp {
     pub owner: Owner,
 }
 
+/// Whether other programs take the place of those that are loaded.
+fn is_replaced(loaded: &Loaded, plan: &Plan) -> bool {
+    let is_resized = plan.program == ProgramAction::Resize;
+    is_resized || matches!(loaded, Loaded::OtherBuild { .. })
+}
+
 impl Instance {
     /// Brings the instance up, or what is missing of it. All or nothing.
     ///
@@ -37,12 +43,12 @@ impl Instance {
         let loaded = self.loaded(found.as_ref())?;
         let plan = self.plan_with(&interfaces, &loaded, Reading::All).await?;
         let is_new = matches!(loaded, Loaded::Nothing);
-        let is_replaced = matches!(loaded, Loaded::OtherBuild { .. });
+        let is_replaced = is_replaced(&loaded, &plan);
         // What a crash has left says where things are, but not that the instance is up.
         let before = found.as_ref().filter(|_| !is_new);
         let mut state = self.state_once_up(&plan, found.as_ref(), before, owner);
         let on_the_way = state.coming_from(found.as_ref());
-        let (mut dataplane, inherited) = self.programs(loaded, plan.policy, &on_the_way, before)?;
+        let (mut dataplane, inherited) = self.programs(loaded, &plan, &on_the_way, before)?;
         state.inherited = inherited.or(state.inherited);
         let mut undo = Undo {
             pins: is_new.then(|| self.pins.clone()),
@@ -123,21 +129,26 @@ impl Instance {
     fn programs(
         &self,
         loaded: Loaded,
-        policy: PolicyConfig,
+        plan: &Plan,
         on_the_way: &State,
         before: Option<&State>,
     ) -> Result<(Dataplane, Option<InheritedFlows>), InstanceError> {
         let directory = self.config.instance_dir();
-        let is_replaced = matches!(loaded, Loaded::OtherBuild { .. });
+        let is_replaced = is_replaced(&loaded, plan);
         // Written before anything is changed, for `down` after a crash.
-        let noted = on_the_way.clone().with_object_of(&loaded);
+        let noted = match plan.program {
+            // Half-way, interfaces have programs that are not the pinned ones.
+            ProgramAction::Resize => on_the_way.clone().with_unknown_object(),
+            _ => on_the_way.clone().with_object_of(&loaded),
+        };
         noted.write(&directory)?;
+        let options = self.load_options(plan);
+        let known = |(dataplane, flows)| (dataplane, Some(flows));
         let dataplane = match loaded {
-            Loaded::Current(dataplane) => Ok((*dataplane, None)),
-            Loaded::Nothing => self.load(policy).map(|dataplane| (dataplane, None)),
-            Loaded::OtherBuild { .. } => self
-                .replace(policy)
-                .map(|(dataplane, flows)| (dataplane, Some(flows))),
+            Loaded::Current(dataplane) if !is_replaced => Ok((*dataplane, None)),
+            Loaded::Current(_) => self.resize(&options).map(known),
+            Loaded::Nothing => self.load(&options).map(|dataplane| (dataplane, None)),
+            Loaded::OtherBuild { .. } => self.replace(&options).map(known),
         };
         let Ok(dataplane) = dataplane else {
             match before {
@@ -159,14 +170,25 @@ impl Instance {
         Ok(dataplane)
     }
 
-    fn load(&self, policy: PolicyConfig) -> Result<Dataplane, InstanceError> {
-        let options = self.load_options(policy);
-        Ok(Dataplane::load(&self.object, &self.pins, &options)?)
+    fn load(&self, options: &LoadOptions) -> Result<Dataplane, InstanceError> {
+        Ok(Dataplane::load(&self.object, &self.pins, options)?)
     }
 
-    fn replace(&self, policy: PolicyConfig) -> Result<(Dataplane, InheritedFlows), InstanceError> {
-        let options = self.load_options(policy);
-        let (dataplane, flows) = Dataplane::replace(&self.object, &self.pins, &options)?;
+    fn resize(&self, options: &LoadOptions) -> Result<(Dataplane, InheritedFlows), InstanceError> {
+        let (dataplane, flows) = Dataplane::resize(&self.object, &self.pins, options)?;
+        const RESIZED: &str = "put the kernel programs in their place with other flow tables";
+        let TableSizes { ipv4, ipv6 } = options.tables;
+        match &flows {
+            InheritedFlows::Forgotten { .. } => {
+                tracing::warn!(event = "tables_resized", ipv4, ipv6, "{RESIZED}; {flows}");
+            }
+            _ => tracing::info!(event = "tables_resized", ipv4, ipv6, "{RESIZED}; {flows}"),
+        }
+        Ok((dataplane, flows))
+    }
+
+    fn replace(&self, options: &LoadOptions) -> Result<(Dataplane, InheritedFlows), InstanceError> {
+        let (dataplane, flows) = Dataplane::replace(&self.object, &self.pins, options)?;
         const REPLACED: &str = "replaced the kernel programs of another build or log level";
         match &flows {
             InheritedFlows::Forgotten { .. } => {
@@ -177,12 +199,13 @@ impl Instance {
         Ok((dataplane, flows))
     }
 
-    fn load_options(&self, policy: PolicyConfig) -> LoadOptions {
+    fn load_options(&self, plan: &Plan) -> LoadOptions {
         LoadOptions {
-            table_size: self.config.flows.table_size.get(),
+            tables: plan.table_flows,
+            numa_node: self.config.flows.table_numa_node.number(),
             steering: self.config.steering.mode,
             packet_log: self.config.log.packets,
-            policy,
+            policy: plan.policy,
         }
     }
 

@@ -62,7 +62,7 @@ fn words_of_reload_are_those_reviewed() {
         let daemon = site.run();
         cases.add("nothing has changed", &["reload"]);
         cases.add_wrong_files(&["reload"]);
-        cases.configure("[flows]\nthreshold = 70\ntable_size = 8192\n");
+        cases.configure("[flows]\nthreshold = 70\ntable_size = 4096\n[health]\nport = 9463\n");
         cases.add("a key that cannot change at run time", &["reload"]);
         cases.configure("[long]\ndevice = 'nowhere'\n");
         cases.add("no such interface", &["reload"]);
@@ -128,7 +128,7 @@ fn words_of_set_are_those_reviewed() {
                 "one of two is wrong",
                 &["set", "threshold=60", "max_wait_ms=0"],
             ),
-            ("a key that cannot change", &["set", "table_size", "32"]),
+            ("a key that cannot change", &["set", "health.port", "9463"]),
             ("a key of the file alone", &["set", "lan", "gen0"]),
             ("no value", &["set", "threshold", "60", "unit"]),
             ("a key of two sections", &["set", "rate_mbit", "60"]),

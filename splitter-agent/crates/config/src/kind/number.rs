@@ -5,12 +5,13 @@ use std::num::{NonZeroU8, NonZeroU16, NonZeroU32};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use splitter_policy::fwmark::MarkBits;
 use toml::de::DeValue;
 
 use super::{Kind, Refusals, Value, type_of};
-use crate::values::{Dscp, InvalidValue, RulePriority, TableId, Threshold};
+use crate::values::{Dscp, InvalidValue, RulePriority, TableId};
 
 /// A type whose values are whole numbers in a file.
 pub(crate) trait Whole: Clone + Send + Sync + 'static {
@@ -67,12 +68,12 @@ pub(crate) fn mask() -> Mask {
 }
 
 /// Takes a word as well as the numbers of another kind.
-pub(crate) fn or_word<T>(
-    number: WholeNumber<NonZeroU32>,
+pub(crate) fn or_word<N, T>(
+    number: WholeNumber<N>,
     word: &'static str,
     meaning: &'static str,
     value: T,
-) -> OrWord<T> {
+) -> OrWord<N, T> {
     OrWord {
         number,
         word,
@@ -227,27 +228,30 @@ impl Kind for Span {
 }
 
 /// The kind of a number or a word that stands for one to be found.
-pub(crate) struct OrWord<T> {
-    number: WholeNumber<NonZeroU32>,
+pub(crate) struct OrWord<N, T> {
+    number: WholeNumber<N>,
     word: &'static str,
     meaning: &'static str,
     value: T,
 }
 
-impl Kind for OrWord<Threshold> {
-    type Value = Threshold;
+impl<N: Whole, T> Kind for OrWord<N, T>
+where
+    T: Copy + From<N> + Serialize + Send + Sync + 'static,
+{
+    type Value = T;
 
-    fn read(&self, value: &Value<'_>, refuse: &mut Refusals) -> Option<Threshold> {
+    fn read(&self, value: &Value<'_>, refuse: &mut Refusals) -> Option<T> {
         if value.get_ref().as_str() == Some(self.word) {
             return Some(self.value);
         }
         let or = format!(", or \"{}\"", self.word);
         let number = self.number.number(value.get_ref(), &refuse.default, &or);
-        let number = refuse.take(value, number.and_then(NonZeroU32::of))?;
-        Some(Threshold::Fixed(number))
+        let number = refuse.take(value, number.and_then(N::of))?;
+        Some(number.into())
     }
 
-    fn write(&self, value: &Threshold) -> Json {
+    fn write(&self, value: &T) -> Json {
         json!(value)
     }
 

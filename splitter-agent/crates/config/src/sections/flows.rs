@@ -9,18 +9,18 @@ use super::handover::Rates;
 use crate::config::Given;
 use crate::declaration::key;
 use crate::declare::section;
-use crate::key::Change::{Restart, Set};
+use crate::key::Change::Set;
 use crate::kind::{Enumeration, Kind as _, Word, enumeration, list, or_word, seconds, whole, word};
 use crate::source::Source;
-use crate::values::{InvalidValue, Threshold};
+use crate::values::{InvalidValue, NumaNode, TableSize, Threshold};
 
 const THRESHOLD: Threshold = Threshold::Fixed(NonZeroU32::new(40).unwrap());
-const TABLE_SIZE: NonZeroU32 = NonZeroU32::new(1 << 20).unwrap();
 /// Beyond a day the kernel's coarse clock could wrap round between two packets.
 const MAX_IDLE_TIMEOUT_S: u32 = 86_400;
 const PROTOCOLS: &str = "list \"tcp\" and any of \"udp\", \"esp\", \"gre\", each once";
-const NEW_TABLE: &str = "the table would be made again: end the agent and run `splitter down`, then \
-                         start it again; flows start again as short";
+const BY_MEMORY: &str = "Follows the memory of this machine, and grows when it is full.";
+/// The most that the kernel can be built for (`NODES_SHIFT`).
+const MAX_NUMA_NODE: u32 = 1_023;
 
 section! {
     /// Says what is split, and when a flow is long.
@@ -31,7 +31,7 @@ section! {
             "threshold",
             Set,
             or_word(
-                whole(1..=u32::MAX).except(
+                whole::<NonZeroU32>(1..=u32::MAX).except(
                     0,
                     "a threshold of 0 would make every packet long",
                     "give 1 or more (the default is 40)",
@@ -88,17 +88,72 @@ section! {
                  each time.",
             );
 
-        /// Limits how many flows the table holds, for each of IPv4 and IPv6.
-        table_size: NonZeroU32 = key(
+        /// Flows that the flow table is made for, of each family; "auto" follows the memory of this
+        /// machine, and IPv6 has a quarter of what IPv4 has.
+        table_size: TableSize = key(
             "table_size",
-            Restart(NEW_TABLE),
-            whole(16..=1 << 24).unit("flows", "flows"),
+            Set,
+            or_word(
+                whole::<NonZeroU32>(16..=1 << 24).unit("flows", "flows"),
+                "auto",
+                BY_MEMORY,
+                TableSize::Auto,
+            ),
         )
-        .default(TABLE_SIZE)
+        .default(TableSize::Auto)
         .trade_off(
-            "Memory is taken when the maps are made: 66 bytes a flow of IPv4 and 130 of IPv6, 196 \
-             MiB by default. Smaller: with many flows, some are [not tracked or \
-             forgotten](../explanation/classification.md#the-flow-table) and stay short.",
+            "`auto` takes the smaller of 1 % of the memory (of the machine, or of a container with \
+             less) and 1,048,576 flows of IPv4, and [grows when it is \
+             full](../how-to/table.md). 66 bytes a flow of IPv4 and 130 of IPv6 are taken when the \
+             maps are made. Smaller: with many flows, some are [not tracked or \
+             forgotten](../explanation/classification.md#the-flow-table) and stay short. Another \
+             size takes effect without a flow lost.",
+        );
+
+        /// Flows that the table of IPv6 is made for; "auto" is as many as `table_size` where that is a
+        /// number, and else a quarter of IPv4's.
+        table_size_ipv6: TableSize = key(
+            "table_size_ipv6",
+            Set,
+            or_word(
+                whole::<NonZeroU32>(16..=1 << 24).unit("flows", "flows"),
+                "auto",
+                BY_MEMORY,
+                TableSize::Auto,
+            ),
+        )
+        .default(TableSize::Auto)
+        .trade_off("A site that speaks IPv6 alone states this one, or lets it grow.");
+
+        /// Bounds the memory that flow tables which are full grow to, in percent of all; 0 lets
+        /// none grow.
+        table_growth_percent: u32 = key(
+            "table_growth_percent",
+            Set,
+            whole(0..=50).unit("percent", "percent"),
+        )
+        .default(4)
+        .trade_off(
+            "Only what is `auto` grows, to twice its size each time; while it is copied both \
+             take memory. Whoever opens flows without end makes it grow to this bound.",
+        );
+
+        /// The NUMA node whose memory holds the flow tables; "any" leaves it to the kernel.
+        table_numa_node: NumaNode = key(
+            "table_numa_node",
+            Set,
+            or_word(
+                whole::<u32>(0..=MAX_NUMA_NODE),
+                "any",
+                "Leaves it to the kernel: the node of the CPU that makes them.",
+                NumaNode::Any,
+            ),
+        )
+        .default(NumaNode::Any)
+        .trade_off(
+            "Give the node of the network card \
+             (`cat /sys/class/net/DEVICE/device/numa_node`) and have its queues served by CPUs \
+             of that node. A node that this machine lacks is refused.",
         );
     }
 }
