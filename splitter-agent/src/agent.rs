@@ -6,9 +6,11 @@
 
 mod apply;
 mod change;
+mod growth;
 mod reconcile;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use splitter_advise::{Advice, Decision, Follower, Question, Traffic, advise};
 use splitter_config::{Config, ConfigFile, Overrides, Threshold, Tunnels};
@@ -41,6 +43,8 @@ pub struct Agent {
     absent: Vec<InterfaceName>,
     /// The tunnels' devices that were to be shaped and were not there lately.
     unshaped: Vec<InterfaceName>,
+    /// When, by the monitor's time, a flow table may grow again.
+    next_growth: Duration,
 }
 
 impl Agent {
@@ -58,6 +62,7 @@ impl Agent {
             last_plan: String::new(),
             absent: Vec::new(),
             unshaped: Vec::new(),
+            next_growth: Duration::ZERO,
             instance,
             lock: Arc::new(lock),
             monitor,

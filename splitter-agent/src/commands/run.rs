@@ -275,6 +275,7 @@ async fn obey(
             _ = ticks.tick() => {
                 reconciler.look(agent).await;
                 agent.follow().await;
+                agent.grow_tables().await;
                 manager.goes_round();
             }
         }
