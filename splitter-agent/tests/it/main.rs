@@ -68,6 +68,7 @@ mod status_page;
 mod steering;
 mod steering_over_tunnels;
 mod steering_programs;
+mod table;
 mod tap;
 mod top;
 mod tunnel_kinds;
