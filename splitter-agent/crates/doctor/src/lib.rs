@@ -12,6 +12,7 @@ mod machine;
 mod neighbours;
 mod network;
 mod redirect;
+mod table;
 mod xdp;
 
 pub use neighbours::{Concern, Neighbour, Neighbours, Unseen, neighbours};
@@ -107,6 +108,7 @@ pub async fn examine(
     let mut checks = machine::examine(netlink, config).await;
     if let Some(config) = config {
         checks.extend(network::examine(netlink, config).await?);
+        checks.extend(table::examine(config));
     }
     Ok(checks)
 }
