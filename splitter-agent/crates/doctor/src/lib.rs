@@ -7,6 +7,7 @@ use serde::Serialize;
 use splitter_config::Config;
 use splitter_netlink::{Netlink, NetlinkError};
 
+mod drivers;
 mod health;
 mod machine;
 mod neighbours;

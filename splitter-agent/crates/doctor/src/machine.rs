@@ -57,6 +57,11 @@ fn kernel() -> Check {
     }
 }
 
+/// The version of the kernel that runs, where it is understood.
+pub(super) fn kernel_version() -> Option<(u32, u32)> {
+    version(&uname().ok()?.release().to_string_lossy())
+}
+
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))

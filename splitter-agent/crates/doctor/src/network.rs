@@ -87,7 +87,9 @@ async fn lan(interface: &Interface, config: &Config, ours: Option<&[u32]>) -> Ve
     }
     let xdp = xdp::in_the_way(interface, ours)
         .unwrap_or_else(|| xdp::possible(interface, features, config.attach.mode));
-    vec![link(&interface.name, interface), xdp, offload]
+    let mut checks = vec![link(&interface.name, interface), xdp, offload];
+    checks.extend(xdp::limits(interface, features, config).await);
+    checks
 }
 
 fn link(what: &str, interface: &Interface) -> Check {

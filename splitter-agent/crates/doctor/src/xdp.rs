@@ -2,11 +2,12 @@
 
 use std::fs;
 
-use splitter_config::{AttachMode, Config};
+use splitter_config::{AttachMode, Config, SteeringMode};
 use splitter_datapath::{Dataplane, ForeignProgram, Pins, foreign_program_remedy};
-use splitter_netlink::{DeviceFeatures, Interface};
+use splitter_netlink::{DeviceFeatures, Interface, device_channels};
 
-use super::Check;
+use super::drivers::{self, Device};
+use super::{Check, machine};
 
 /// The numbers of the programs of this instance; `None` where the caller may not look.
 pub(super) fn ours(config: &Config) -> Option<Vec<u32>> {
@@ -78,18 +79,48 @@ pub(super) fn possible(interface: &Interface, features: DeviceFeatures, mode: At
     }
 }
 
-/// The driver behind an interface; virtual ones are known by their kind.
+/// What of an interface exceeds what its driver's XDP takes.
+pub(super) async fn limits(
+    interface: &Interface,
+    features: DeviceFeatures,
+    config: &Config,
+) -> Vec<Check> {
+    let (Some(driver), Some(kernel)) = (driver_name(interface), machine::kernel_version()) else {
+        return Vec::new();
+    };
+    // In generic mode the driver is not asked.
+    if config.attach.mode == AttachMode::Generic {
+        return Vec::new();
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, |it| it.get() as u32);
+    drivers::judge(&Device {
+        interface,
+        driver: &driver,
+        features,
+        channels: device_channels(interface).await,
+        cpus,
+        kernel,
+        redirects: config.steering.mode == SteeringMode::Redirect,
+    })
+}
+
+/// The driver behind an interface, in words.
 pub(super) fn driver(interface: &Interface) -> String {
+    match driver_name(interface) {
+        Some(name) => format!("driver {name}"),
+        None => "its driver".to_owned(),
+    }
+}
+
+/// The driver behind an interface; virtual ones are known by their kind.
+fn driver_name(interface: &Interface) -> Option<String> {
     let of_parent = |link: &splitter_netlink::ParentDevice| {
         let path = format!("/sys/bus/{}/devices/{}/driver", link.bus, link.device);
         let driver = fs::read_link(path).ok()?;
         Some(driver.file_name()?.to_string_lossy().into_owned())
     };
     match &interface.kind {
-        Some(kind) => format!("driver {kind}"),
-        None => match interface.parent.as_ref().and_then(of_parent) {
-            Some(driver) => format!("driver {driver}"),
-            None => "its driver".to_owned(),
-        },
+        Some(kind) => Some(kind.clone()),
+        None => interface.parent.as_ref().and_then(of_parent),
     }
 }

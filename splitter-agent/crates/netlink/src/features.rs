@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ethtool::EthtoolAttr;
+use ethtool::EthtoolChannelAttr;
 use ethtool::EthtoolFeatureAttr;
 use futures_util::TryStreamExt as _;
 use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
@@ -27,6 +28,8 @@ pub struct DeviceFeatures {
     pub lro: Option<bool>,
     /// Whether generic receive offload is on.
     pub gro: Option<bool>,
+    /// Whether the hardware merges packets itself, such that they can be told apart again.
+    pub hardware_gro: Option<bool>,
     /// Whether it takes VLAN tags (802.1Q) off what it receives, before an XDP program sees it.
     pub strips_vlan: Option<bool>,
     /// The same for the tags of service VLANs (802.1ad).
@@ -47,9 +50,54 @@ pub async fn device_features(interface: &Interface) -> DeviceFeatures {
         native_xdp: xdp.ok().flatten().map(|features| features & XDP_BASIC != 0),
         lro: is_on("rx-lro"),
         gro: is_on("rx-gro"),
+        hardware_gro: is_on("rx-gro-hw"),
         strips_vlan: is_on("rx-vlan-hw-parse"),
         strips_service_vlan: is_on("rx-vlan-stag-hw-parse"),
     }
+}
+
+/// Counts the queues of a device that receive and send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Channels {
+    /// Those in use.
+    pub combined: u32,
+    /// What the device has.
+    pub most_combined: u32,
+}
+
+/// Asks the `ethtool` family for a device's queues; `None` where its driver does not say.
+pub async fn device_channels(interface: &Interface) -> Option<Channels> {
+    let channels = tokio::time::timeout(TIMEOUT, channels(&interface.name)).await;
+    channels.ok().flatten()
+}
+
+async fn channels(name: &str) -> Option<Channels> {
+    let (connection, mut handle, _) = ethtool::new_connection().ok()?;
+    let connection = tokio::spawn(connection);
+    let asked = async {
+        let answers = handle.channel().get(Some(name)).execute().await.ok()?;
+        let answers: Vec<_> = answers.try_collect().await.ok()?;
+        let attributes: Vec<_> = answers.into_iter().flat_map(|it| it.payload.nlas).collect();
+        let count = |of: fn(&EthtoolChannelAttr) -> Option<u32>| {
+            attributes.iter().find_map(|it| match it {
+                EthtoolAttr::Channel(attribute) => of(attribute),
+                _ => None,
+            })
+        };
+        Some(Channels {
+            combined: count(|it| match it {
+                EthtoolChannelAttr::CombinedCount(count) => Some(*count),
+                _ => None,
+            })?,
+            most_combined: count(|it| match it {
+                EthtoolChannelAttr::CombinedMax(count) => Some(*count),
+                _ => None,
+            })?,
+        })
+    };
+    let channels = asked.await;
+    connection.abort();
+    channels
 }
 
 /// Finds out whether a device's driver takes packets that XDP redirects to it (`ndo_xdp_xmit`), in its present

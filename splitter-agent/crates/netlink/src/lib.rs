@@ -30,7 +30,7 @@ mod routing_events;
 
 pub use bulk::Change;
 pub use change_watch::ChangeWatch;
-pub use features::{DeviceFeatures, device_features, takes_redirected};
+pub use features::{Channels, DeviceFeatures, device_channels, device_features, takes_redirected};
 pub use interfaces::address_family;
 pub use interfaces::{
     Address, DeviceTraffic, Interface, Interfaces, NoSuchInterface, ParentDevice, VlanDevice, Xdp,
