@@ -19,6 +19,7 @@ mod balancers;
 mod boot;
 mod both_directions;
 mod cli;
+mod cores;
 mod counting_programs;
 mod demo;
 mod egress_counts;
