@@ -1,6 +1,7 @@
 //! `splitter status`: what is going on, also without a daemon.
 
-use std::fmt;
+mod sizes;
+
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -8,11 +9,9 @@ use flow_cli::{group_thousands, print, print_json};
 use flow_report::Table;
 use serde::Serialize;
 use splitter_config::{Config, Overrides, SiteName, SteeringMode};
-use splitter_datapath::{Dataplane, InheritedFlows, TableSizes};
+use splitter_datapath::InheritedFlows;
 use splitter_instance::report::Report;
-use splitter_instance::{
-    AttachedInterface, EgressRow, Instance, Owner, State, TunnelEgress, sizing,
-};
+use splitter_instance::{AttachedInterface, EgressRow, Instance, Owner, State, TunnelEgress};
 use splitter_netlink::{Family, InterfaceName};
 use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, TunnelRole};
@@ -21,6 +20,7 @@ use splitter_policy::pass_reason::PassReason;
 use splitter_policy::table::TABLE_VERSION;
 use splitter_steering::routes::{Destinations, FollowedPrefixes, RouteAudit};
 
+use self::sizes::Sizes;
 use super::InForce;
 use super::plan::NAMED;
 
@@ -64,54 +64,13 @@ struct Status {
     health: Option<Report>,
 }
 
-/// How flows lie in their table, and what became of them at the last change of build.
+/// How flows lie in their table, and what became of them when the programs were last replaced.
 #[derive(Serialize)]
 struct FlowTable {
     version: u32,
     inherited: Option<InheritedFlows>,
     /// None while the instance is down.
     sizes: Option<Sizes>,
-}
-
-/// The flow tables that are loaded.
-#[derive(Serialize)]
-struct Sizes {
-    /// Flows that each is made for.
-    flows: TableSizes,
-    /// What is in each, whatever its state.
-    entries: Entries,
-    /// What both take of the kernel's memory.
-    bytes: u64,
-    /// What they may grow to, if they are left to.
-    most_bytes: u64,
-    /// The node that was asked for.
-    numa_node: Option<u32>,
-}
-
-#[derive(Serialize)]
-struct Entries {
-    ipv4: u64,
-    ipv6: u64,
-}
-
-impl fmt::Display for Sizes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mebibytes = self.bytes as f64 / f64::from(1 << 20);
-        let of = |entries, flows: u32| {
-            let (entries, flows) = (group_thousands(entries), group_thousands(flows.into()));
-            format!("{entries} of {flows}")
-        };
-        write!(
-            f,
-            "flow tables of {mebibytes:.1} MiB: {} flows of IPv4, {} of IPv6",
-            of(self.entries.ipv4, self.flows.ipv4),
-            of(self.entries.ipv6, self.flows.ipv6)
-        )?;
-        match self.numa_node {
-            Some(node) => write!(f, ", on NUMA node {node}"),
-            None => Ok(()),
-        }
-    }
 }
 
 /// A change that awaits its confirmation.
@@ -229,7 +188,7 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
             version: TABLE_VERSION,
             inherited: state.and_then(|state| state.inherited),
             sizes: match &dataplane {
-                Some(dataplane) => Some(table_sizes(config, dataplane)?),
+                Some(dataplane) => Some(Sizes::of(config, dataplane)?),
                 None => None,
             },
         },
@@ -254,21 +213,6 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
         },
         health: health(config, dataplane.is_some()),
         attached,
-    })
-}
-
-fn table_sizes(config: &Config, dataplane: &Dataplane) -> Result<Sizes> {
-    let flows = dataplane.table_sizes()?;
-    let entries = splitter_datapath::flows::each(dataplane, |_| ())?;
-    Ok(Sizes {
-        flows,
-        entries: Entries {
-            ipv4: entries.entries_v4,
-            ipv6: entries.entries_v6,
-        },
-        bytes: flows.bytes(),
-        most_bytes: sizing(config).most_bytes().max(flows.bytes()),
-        numa_node: dataplane.table_numa_node(),
     })
 }
 
@@ -399,7 +343,9 @@ fn show(status: &Status) -> Result<()> {
         ))?;
     }
     if let Some(inherited) = &status.flow_table.inherited {
-        print(format_args!("  at the last change of build {inherited}"))?;
+        print(format_args!(
+            "  when the programs were last replaced, {inherited}"
+        ))?;
     }
     if let Some(sizes) = &status.flow_table.sizes {
         print(format_args!("  {sizes}"))?;

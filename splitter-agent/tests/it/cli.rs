@@ -71,7 +71,7 @@ fn completions_know_the_keys_that_can_be_set() {
         for expected in ["handover.max_wait_ms", "flows.unit=bytes"] {
             assert!(script.contains(expected), "{shell}: {expected}");
         }
-        assert!(!script.contains("flows.table_size"), "{shell}");
+        assert!(!script.contains("health.port"), "{shell}");
     }
 }
 
