@@ -423,7 +423,8 @@ impl MemoryGroup {
             site.config().display()
         );
         let mut command = site.border().command("sh");
-        command.args(["-c", &join]);
+        // As many threads as such a router has cores for.
+        command.args(["-c", &join]).env("TOKIO_WORKER_THREADS", "2");
         command
     }
 }
