@@ -34,15 +34,18 @@ pub(super) const SITES: &str = "SITES";
 pub(super) const REVERSE: &str = "REVERSE";
 pub(super) const TAPPED: &str = "TAPPED";
 pub(super) const SITE_DEVICES: &str = "SITE_DEVICES";
+/// What each CPU has put into the modelled queues and not published yet.
+pub(super) const OWN_SHARE: &str = "OWN_SHARE";
 pub(super) const SHARED: &str = "SHARED";
 pub(super) const FRAGMENTED: &str = "FRAGMENTED";
 /// Where programs that log write to, which whoever reads it has open.
 pub(super) const LOGS: &str = "AYA_LOGS";
 /// What programs of the same build go on with when their tables are made anew: all that holds
 /// something longer than for a packet, besides the tables and the settings, which say how these lie.
-pub(super) const CARRIED: [&str; 16] = [
+pub(super) const CARRIED: [&str; 17] = [
     COUNTERS,
     TUNNELS,
+    OWN_SHARE,
     SHARED,
     FRAGMENTED,
     EGRESS,
