@@ -55,7 +55,7 @@ impl Layout {
         (group, home)
     }
 
-    /// Where the tags of a flow's group are, and the flow's own tag.
+    /// Locates the tags of a flow's group, with the flow's own tag.
     #[cfg(not(target_arch = "bpf"))]
     pub fn tag(&self, key: &FlowKey) -> (u32, u8) {
         match key {

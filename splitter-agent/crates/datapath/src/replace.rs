@@ -55,6 +55,10 @@ impl Dataplane {
         inherit::pinned_sizes(pins)
     }
 
+    #[allow(
+        clippy::type_complexity,
+        reason = "what is kept is the one thing that differs between the two callers"
+    )]
     fn replace_keeping(
         object: &Object,
         pins: &Pins,

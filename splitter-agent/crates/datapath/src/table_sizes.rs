@@ -106,7 +106,7 @@ const UNKNOWN_MEMORY_BYTES: u64 = 128 << 20;
 /// A table grows when it has three quarters of the flows that it is made for.
 const FULL_QUARTERS: u64 = 3;
 
-/// What decides on the sizes of the tables of one instance.
+/// Decides on the sizes of the tables of one instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableSizing {
     stated: [TableSize; 2],

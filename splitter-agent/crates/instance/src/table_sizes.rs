@@ -57,7 +57,7 @@ impl Instance {
     }
 }
 
-/// What decides on the sizes of the flow tables of a configuration on this machine, for this process.
+/// Decides on the sizes of the flow tables of a configuration on this machine, for this process.
 #[must_use]
 pub fn sizing(config: &Config) -> TableSizing {
     TableSizing::new(&config.flows, UsableMemory::read())
