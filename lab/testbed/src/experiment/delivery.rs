@@ -171,11 +171,13 @@ mod tests {
                 interface: 7,
                 sent_bytes,
                 backlog_bytes,
+                drops: 0,
             };
             let other = RootQueue {
                 interface: 8,
                 sent_bytes: 0,
                 backlog_bytes: 0,
+                drops: 0,
             };
             meter.look(at, &[other, own]);
             at += INTERVAL;

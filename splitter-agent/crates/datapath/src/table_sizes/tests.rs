@@ -31,7 +31,7 @@ fn tables_take_a_hundredth_of_the_memory_until_they_hold_a_million_flows() {
     // A group of each family with its tags: 264 and 520 bytes.
     assert_eq!(sizes(4, 4).bytes(), 264 + 520);
     assert_eq!(sizes(1 << 20, 1 << 18).bytes(), 98 * MIB + MIB / 2);
-    assert_eq!(initial(1 * MIB), sizes(1_024, 256));
+    assert_eq!(initial(MIB), sizes(1_024, 256));
     assert_eq!(
         TableSizing::new(
             &Config::parse(
