@@ -35,7 +35,7 @@ pub(crate) fn raptorq_simd() -> &'static str {
     }
 }
 
-/// The same of rlnc.
+/// The instruction set that rlnc selects.
 pub(crate) fn rlnc_simd() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {

@@ -285,7 +285,7 @@ fn in_text_format(open_metrics: &str) -> String {
     text
 }
 
-/// What dashboards and rules ask, of which each has an answer after traffic.
+/// The expressions of dashboards and rules, of which each has an answer after traffic.
 const DASHBOARD: &str = include_str!("../../../packaging/grafana/splitter.json");
 
 /// What is `NaN` on a site whose tunnels have no peers to probe.

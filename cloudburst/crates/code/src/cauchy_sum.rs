@@ -38,7 +38,7 @@ impl Sources<'_> {
         }
     }
 
-    /// Whether the transform takes less time than a sum for each repair symbol.
+    /// Tells if the transform takes less time than a sum for each repair symbol.
     fn transform_pays(self, repairs: &[u8]) -> bool {
         let direct = repairs.len() * self.symbols.len();
         self.transform_cost(repairs)
@@ -75,7 +75,7 @@ impl Sources<'_> {
     ///
     /// # Safety
     ///
-    /// As of [`Self::sum`]; there is a [cost](Self::transform_cost), all repairs differ, and if
+    /// The requirements are those of [`Self::sum`]; there is a [cost](Self::transform_cost), all repairs differ, and if
     /// it is added to, the outputs are readable.
     pub(super) unsafe fn transform(
         self,
@@ -112,7 +112,7 @@ impl Sources<'_> {
 
     /// # Safety
     ///
-    /// As of [`Self::sum`].
+    /// The requirements are those of [`Self::sum`].
     unsafe fn sum_directly<const MOST: usize>(
         self,
         repairs: &[u8],

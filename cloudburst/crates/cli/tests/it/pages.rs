@@ -78,7 +78,7 @@ fn every_command_and_flag_is_on_the_page() {
     }
 }
 
-/// What dashboards and rules ask, of which each has an answer after traffic.
+/// The expressions of dashboards and rules, of which each has an answer after traffic.
 #[cfg(target_os = "linux")]
 #[test]
 fn prometheus_answers_all_that_dashboard_and_rules_ask() {

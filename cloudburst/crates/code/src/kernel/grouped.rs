@@ -25,7 +25,7 @@ const DEPTH: usize = 4;
 /// From so many inputs on, what a group saves is more than it costs to sort.
 const FEWEST_INPUTS: usize = 17;
 
-/// Whether this pays for a task.
+/// Tells if sorting its inputs pays for a task.
 pub(super) fn pays(task: &XorTask<'_>) -> bool {
     task.outputs.len() > 1 && task.inputs.len() >= FEWEST_INPUTS
 }
@@ -167,7 +167,7 @@ impl Group {
     ///
     /// # Safety
     ///
-    /// As of [`Self::sum`].
+    /// The requirements are those of [`Self::sum`].
     #[inline(always)]
     unsafe fn add<V: Vector, const FULL: bool, const CLASS: usize>(
         &self,
