@@ -60,7 +60,7 @@ pub(super) unsafe fn xor<W: Vector, N: Vector>(task: &XorTask<'_>, range: Range<
 struct Group {
     /// By class; those that are part of no output come first.
     inputs: [*const u8; MAX_INPUTS],
-    /// Where each class ends.
+    /// The index at which each class ends.
     ends: [u8; CLASSES],
 }
 

@@ -7,7 +7,7 @@ use super::vector::Vector;
 use super::{WeightedTask, XorTask, grouped, sliced};
 use crate::gf256::NIBBLES;
 
-/// As many bytes as are summed at once where few are left.
+/// The number of bytes that are summed at once where few are left.
 const STRETCH: usize = 64;
 
 /// # Safety
