@@ -68,7 +68,7 @@ impl NextHopWatch {
                 interface, address, ..
             } = neighbour;
             let instance = Arc::clone(&in_force.borrow());
-            if let Err(error) = instance.solicit(interface, address).await {
+            if let Err(error) = instance.confirm_stale(interface, address).await {
                 tracing::debug!(%error, "cannot ask a neighbour that packets are redirected to");
             }
         }

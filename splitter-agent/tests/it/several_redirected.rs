@@ -75,6 +75,36 @@ fn redirected_flows_are_spread_by_weight_and_keep_their_tunnel() {
     });
 }
 
+#[test]
+fn neighbours_in_use_are_asked_no_more_often_than_health_asks() {
+    on_site(|site| {
+        two_for_each(site);
+        be_redirectable(site, &ALL);
+        site.configure(&(sections(site, 0, [&SHORT, &LONG], false) + REDIRECT));
+        let daemon = site.run();
+        let known = redirected(site);
+        let mut flows = Flows::open(site, false, 100);
+        let changes = std::thread::scope(|scope| {
+            // A line for each change of state.
+            let mut look = site.border().command("timeout");
+            look.args("2 ip monitor neigh dev tun2".split(' '));
+            let looking = scope.spawn(move || look.output());
+            for _ in 0..8 {
+                flows.send(100, 1);
+                std::thread::sleep(Duration::from_millis(250));
+            }
+            looking.join().expect("no panic")
+        });
+        assert!(redirected(site) - known > 700.0, "it is in use");
+        let changes = String::from_utf8(changes.expect("it was tried").stdout).expect("text");
+        let count = changes.lines().count();
+        println!("{count} changes of state");
+        // Health asks each 100 ms: stale, asked, and confirmed.
+        assert!((4..=90).contains(&count), "{count}:\n{changes}");
+        assert!(daemon.end(Signal::SIGTERM).success());
+    });
+}
+
 /// Datagrams are split, too, and all flows stay short.
 const ALL_SHORT: &str =
     "[flows]\ntable_size = 4096\nthreshold = 10000\nprotocols = ['tcp', 'udp']\n";

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 use splitter_config::SteeringMode;
 use splitter_datapath::Targets;
-use splitter_netlink::{InterfaceName, Interfaces, NeighbourState, NetlinkError};
+use splitter_netlink::{InterfaceName, Interfaces, NetlinkError};
 use splitter_policy::flow::TunnelRole;
 use splitter_policy::forward::target;
 use splitter_steering::redirection::hindrance;
@@ -66,13 +66,12 @@ impl Instance {
         Ok(dataplane.set_targets(&redirect.targets)?)
     }
 
-    /// Has the kernel ask a neighbour whose address it has not had confirmed for a while.
+    /// Has the kernel ask a neighbour that has turned stale.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub async fn solicit(&self, interface: u32, address: IpAddr) -> Result<(), NetlinkError> {
-        let state = NeighbourState::Unconfirmed;
-        self.netlink.solicit(interface, address, state).await
+    pub async fn confirm_stale(&self, interface: u32, address: IpAddr) -> Result<(), NetlinkError> {
+        self.netlink.confirm_stale(interface, address).await
     }
 
     async fn wanted_redirect(&self, interfaces: &Interfaces, placement: &Placement) -> Redirect {

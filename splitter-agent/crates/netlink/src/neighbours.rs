@@ -70,17 +70,40 @@ impl Netlink {
             NeighbourState::Reachable | NeighbourState::Unconfirmed => {
                 // One that is being asked already is asked again only after leaving that state.
                 for state in [Nud::Stale, Nud::Probe] {
-                    let mut message = about(interface, address);
-                    message.header.state = state;
-                    let message = RouteNetlinkMessage::NewNeighbour(message);
-                    match self.change(&request, message, NLM_F_REPLACE).await {
-                        // Forgotten in between.
-                        Err(error) if error.os_error() == Some(libc::ENOENT) => {}
-                        result => result?,
-                    }
+                    self.set_state(&request, interface, address, state).await?;
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// Has the kernel ask a neighbour that has turned stale, and lets one be that it is asking already.
+    ///
+    /// Unlike [`solicit`](Self::solicit) it makes no neighbour stale, so that whoever asks when one
+    /// turns stale is not called for his own question.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub async fn confirm_stale(&self, interface: u32, address: IpAddr) -> Result<(), NetlinkError> {
+        let request = format!("ask the neighbour {address}");
+        self.set_state(&request, interface, address, Nud::Probe)
+            .await
+    }
+
+    async fn set_state(
+        &self,
+        request: &str,
+        interface: u32,
+        address: IpAddr,
+        state: Nud,
+    ) -> Result<(), NetlinkError> {
+        let mut message = about(interface, address);
+        message.header.state = state;
+        let message = RouteNetlinkMessage::NewNeighbour(message);
+        match self.change(request, message, NLM_F_REPLACE).await {
+            // Forgotten in between.
+            Err(error) if error.os_error() == Some(libc::ENOENT) => Ok(()),
+            result => result,
         }
     }
 }
