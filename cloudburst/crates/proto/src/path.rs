@@ -303,7 +303,13 @@ impl Path {
         });
         let dies = doubted && self.unheard >= UNHEARD_OF_DEAD && !self.is_dead();
         if dies {
+            let probed_for = self.doubt.map(|since| self.probe.sent_at.since(since));
             self.die();
+            if answered.is_none() {
+                // Who has never answered is probed as seldom as before.
+                let [first, last] = REVALIDATION_PAUSES;
+                self.probe.pause = probed_for.unwrap_or_default().clamp(first, last);
+            }
         }
         dies
     }
@@ -399,9 +405,11 @@ impl Path {
         if self.is_dead() {
             probed + self.probe.pause
         } else if let Some(since) = doubt {
-            // The longer nothing is heard, the more seldom (RFC 9002 §6.2.1).
-            let elapsed = probed.since(since).checked_div(2);
-            probed + elapsed.unwrap_or_default().max(ack_timeout)
+            // The longer nothing is heard, the more seldom; of a path of which nothing was ever heard nobody knows how
+            // long it takes, and the pause doubles (RFC 9002 §6.2.1).
+            let elapsed = probed.since(since);
+            let pause = elapsed.checked_div(if self.heard.is_some() { 2 } else { 1 });
+            probed + pause.unwrap_or_default().max(ack_timeout)
         } else {
             self.heard.map_or(probed, |heard| probed.max(heard.at)) + self.refresh()
         }

@@ -33,6 +33,9 @@ const UNSTATED_BYTES_PER_S: f64 = 1.25e8;
 /// How long nothing may be heard of a path before it counts as dead: longer
 /// than the queues of most routers.
 const LEAST_SILENCE: Duration = Duration::from_millis(20);
+/// The same of a peer of which no round trip is known yet (RFC 6298 §2.1): what is assumed says nothing of it, and
+/// paths that are taken for dead take with them what is in flight, and with that the growth of the first window.
+const INITIAL_SILENCE: Duration = Duration::from_secs(1);
 
 /// Manages the paths to all peers: path validation, probes, failover and port rotation.
 #[derive(Debug)]
@@ -421,6 +424,14 @@ impl PeerPaths {
     /// How long nothing may be heard of a path that is not dead.
     fn silence(&self) -> Duration {
         (self.round_trip.ack_timeout() * 2).max(LEAST_SILENCE)
+    }
+
+    /// How long nothing may be heard of a path before it counts as dead.
+    fn dead_after(&self) -> Duration {
+        match self.round_trip.smoothed() {
+            Some(_) => self.silence(),
+            None => INITIAL_SILENCE,
+        }
     }
 
     fn stamp(&mut self, now: Time, index: usize, bytes: usize, link: f64) -> (Stamp, Time) {

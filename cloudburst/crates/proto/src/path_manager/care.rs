@@ -113,7 +113,7 @@ impl PathManager {
         let Some(peer) = self.peers.get_mut(id) else {
             return pings;
         };
-        let (ack_timeout, silence) = (peer.round_trip.ack_timeout(), peer.silence());
+        let (ack_timeout, silence) = (peer.round_trip.ack_timeout(), peer.dead_after());
         let answered = peer.answered_sent_at;
         let nonce = now.as_nanos();
         let mut longest = (now >= peer.mtu_probe_at).then_some(most);

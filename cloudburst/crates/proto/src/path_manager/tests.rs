@@ -38,6 +38,51 @@ fn an_answer_leaves_a_path_that_is_dead_for_what_we_send() {
     assert_eq!(manager.return_path(None, dead, 1), dead, "a stranger's");
 }
 
+/// Round trips may be longer than the one that is assumed, and what is in flight is not lost yet then.
+#[test]
+fn a_path_to_who_was_never_heard_of_is_not_dead_within_a_second() {
+    let mut manager = manager(1, true);
+    let first = four_tuple(0, 1);
+    let (mut now, mut died) = (Time::ZERO, 0);
+    for ms in [0, 5, 10, 100, 400, 990, 1_001] {
+        now = Time::ZERO + Duration::from_millis(ms);
+        manager.probe(now, PEER, &mut died);
+        assert_eq!(died, u64::from(ms > 1_000), "after {ms} ms");
+        manager.stamp_by(now, PEER, first, 100).unwrap();
+    }
+    let echo = Echo {
+        path: 1,
+        sent_us: now.as_wire_micros(),
+        hold_us: 0,
+    };
+    manager.acknowledged(now, PEER, &echo, Reports::default());
+    for _ in 0..3 {
+        manager.stamp_by(now, PEER, first, 100).unwrap();
+    }
+    manager.probe(now + Duration::from_millis(260), PEER, &mut died);
+    assert_eq!(died, 2, "a round trip is known");
+}
+
+/// Neither before its paths are dead nor after that: a queue of a second may be all that is wrong (RFC 9002 §6.2.1).
+#[test]
+fn who_never_answers_is_probed_ever_more_seldom() {
+    let mut manager = manager(1, true);
+    let mut probed = vec![Time::ZERO];
+    manager
+        .stamp_by(Time::ZERO, PEER, four_tuple(0, 1), 100)
+        .unwrap();
+    for ms in 0..8_000 {
+        let now = Time::ZERO + Duration::from_millis(ms);
+        for ping in manager.probe(now, PEER, &mut 0).into_iter().flatten() {
+            manager.stamp_by(now, PEER, ping.four_tuple, 100).unwrap();
+            probed.push(now);
+        }
+    }
+    let pauses: Vec<_> = probed.windows(2).map(|it| it[1].since(it[0])).collect();
+    assert!(pauses.is_sorted(), "{pauses:?}");
+    assert!((8..=16).contains(&pauses.len()), "{pauses:?}");
+}
+
 #[test]
 fn a_peer_is_unreachable_when_a_notice_is_confirmed_by_the_silence_of_all_its_paths() {
     for (suspects, is_answered, expected) in [
