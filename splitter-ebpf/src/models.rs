@@ -9,12 +9,13 @@ use core::mem::MaybeUninit;
 use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::macros::btf_map;
 use splitter_policy::config::PolicyConfig;
-use splitter_policy::dedicated::{DedicatedQueues, OwnShare, SharedModels, SharedWord};
+use splitter_policy::cpu_queues::SharedWord;
+use splitter_policy::dedicated::{DedicatedQueues, OwnShare, SharedModels};
 use splitter_policy::egress::Egress;
 use splitter_policy::flow::{FlowEntry, TunnelRole};
 use splitter_policy::flow_packet::FlowPacket;
 use splitter_policy::models::QueueModels;
-use splitter_policy::share::{CountedPacket, SharedEgress, SharedQueues, Stage};
+use splitter_policy::share::{CountedPacket, Cpu, OwnQueues, SharedEgress, SharedQueues, Stage};
 use splitter_policy::table::Word;
 
 use crate::pipeline::{SETTINGS, entry};
@@ -57,7 +58,11 @@ impl SharedWord for KernelWord {
 }
 
 #[btf_map]
-static SHARED: Array<SharedQueues, 1> = Array::new();
+static SHARED: Array<SharedQueues<KernelWord>, 1> = Array::new();
+
+/// What each CPU has of those for itself.
+#[btf_map]
+static OWN_QUEUES: PerCpuArray<OwnQueues, 1> = PerCpuArray::new();
 
 /// A question and its answer, besides the flow's entry. The question is written before it is read.
 #[repr(C, align(8))]
@@ -79,15 +84,13 @@ impl QueueModels for KernelModels {
 
     #[inline(always)]
     fn dedicated(&mut self) -> Option<DedicatedQueues<'_, KernelWord>> {
-        /// The tick count is written by one CPU, which may be late.
-        const TICKS_BEHIND: u64 = 2;
         let own = OWN_SHARE.get_ptr_mut(0)?;
         Some(DedicatedQueues {
             shared: TUNNELS.get(0)?,
             // SAFETY: a per-CPU value, and programs that receive packets do not interrupt each other on
             // one CPU; nobody takes it twice at a time.
             own: unsafe { &mut *own },
-            slack_ns: TICKS_BEHIND * SETTINGS.get(0)?.clock.tick_ns,
+            slack_ns: slack_ns()?,
         })
     }
 }
@@ -144,10 +147,10 @@ impl SharedEgress for KernelModels {
         is_first_of_window: bool,
         now_ns: u64,
     ) -> Egress {
-        match shared() {
-            Some(shared) => shared.send_placed(config, tunnel, packet, is_first_of_window, now_ns),
-            None => NOWHERE,
-        }
+        let (Some(shared), Some(mut cpu)) = (shared(), cpu()) else {
+            return NOWHERE;
+        };
+        shared.send_placed(&mut cpu, config, tunnel, packet, is_first_of_window, now_ns)
     }
 }
 
@@ -193,12 +196,12 @@ pub extern "C" fn share_choose(here: u64, was: u64, last_seen_ns: u64, now_ns: u
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_send() -> u64 {
-    if let (Some(shared), Some(settings), Some(scratch), Some(entry)) =
-        (shared(), SETTINGS.get(0), scratch(), entry())
+    if let (Some(shared), Some(mut cpu), Some(settings), Some(scratch), Some(entry)) =
+        (shared(), cpu(), SETTINGS.get(0), scratch(), entry())
     {
         // SAFETY: the caller has written it.
         let sent = unsafe { scratch.sent.assume_init_ref() };
-        let egress = shared.send_seeing(&settings.config, entry, sent, &KernelBacklog);
+        let egress = shared.send_seeing(&mut cpu, &settings.config, entry, sent, &KernelBacklog);
         scratch.egress = egress.to_bits();
     }
     0
@@ -224,8 +227,26 @@ fn scratch() -> Option<&'static mut SharedScratch> {
 }
 
 #[inline(always)]
-fn shared() -> Option<&'static mut SharedQueues> {
+fn shared() -> Option<&'static mut SharedQueues<KernelWord>> {
     // SAFETY: the one value of an array map, made of integers. Another CPU may
-    // change it at the same time; the model then misses a packet, or a turn.
+    // change it at the same time; a count of flows may be lost then, or a turn.
     SHARED.get_ptr_mut(0).map(|shared| unsafe { &mut *shared })
+}
+
+#[inline(always)]
+fn cpu() -> Option<Cpu<'static>> {
+    let own = OWN_QUEUES.get_ptr_mut(0)?;
+    Some(Cpu {
+        // SAFETY: as above.
+        own: unsafe { &mut *own },
+        slack_ns: slack_ns()?,
+    })
+}
+
+/// The most by which coarse time lies behind.
+#[inline(always)]
+fn slack_ns() -> Option<u64> {
+    /// The tick count is written by one CPU, which may be late.
+    const TICKS_BEHIND: u64 = 2;
+    Some(TICKS_BEHIND * SETTINGS.get(0)?.clock.tick_ns)
 }

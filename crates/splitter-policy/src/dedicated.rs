@@ -14,10 +14,11 @@ mod queues;
 
 use crate::config::PolicyConfig;
 use crate::counters::FlowEvent;
+use crate::cpu_queues::SharedWord;
 use crate::egress::Egress;
 use crate::flow::{Class, FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
-pub use queues::{DedicatedQueues, OwnShare, SharedModels, SharedWord};
+pub use queues::{DedicatedQueues, OwnShare, SharedModels};
 
 /// The longest queue that is believed to stand in front of the short tunnel: a sender who makes the
 /// model believe in more must not do so for longer.

@@ -31,6 +31,7 @@
 //! | [`next_hop`] | records of what the kernel's FIB lookup has answered |
 //! | [`egress_counts`] | counts of what leaves by a tunnel's device |
 //! | [`reverse`] | counts of what comes back to the site, by flow |
+//! | [`cpu_queues`] | virtual queues that all CPUs share without losing a packet |
 //! | [`dedicated`] | hand-over between tunnels of one class each |
 //! | [`share`] | strict priority on tunnels that carry both classes |
 //! | [`queue_search`] | how the real queues are found |
@@ -52,6 +53,7 @@ pub mod classify;
 pub mod clock;
 pub mod config;
 pub mod counters;
+pub mod cpu_queues;
 pub mod dedicated;
 pub mod dscp;
 pub mod egress;

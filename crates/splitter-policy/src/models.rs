@@ -1,16 +1,18 @@
 //! Virtual queues of the tunnels, as a host keeps and asks them.
 //!
-//! Those of shared tunnels may be overwritten by other CPUs now and then: they steer, and do not
-//! account. Those of dedicated ones lose nothing that would make a flow overtake itself.
+//! They lose nothing that would make a flow overtake itself, however many CPUs send.
 
 use crate::config::PolicyConfig;
 use core::cell::Cell;
 
-use crate::dedicated::{DedicatedQueues, OwnShare, SharedModels, SharedWord};
+use crate::cpu_queues::SharedWord;
+use crate::dedicated::{DedicatedQueues, OwnShare, SharedModels};
 use crate::egress::Egress;
 use crate::flow::{FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
-use crate::share::{CountedPacket, SharedEgress, SharedQueues, ShortBacklog, Stage};
+use crate::share::{
+    CountedPacket, Cpu, OwnQueues, SharedEgress, SharedQueues, ShortBacklog, Stage,
+};
 
 /// Access to the virtual queues of all tunnels, which each host keeps in its own memory.
 pub trait QueueModels: SharedEgress {
@@ -32,7 +34,9 @@ pub struct HostQueues {
     /// The most by which the host's coarse clock lies behind.
     pub slack_ns: u64,
     /// The queues of shared tunnels.
-    pub shared: SharedQueues,
+    pub shared: SharedQueues<Cell<u64>>,
+    /// The CPU's own share of those.
+    pub own_shared: OwnQueues,
     /// The bytes that really wait in the short class of each shared tunnel, where a host knows.
     pub short_backlog: [u64; 2],
 }
@@ -87,8 +91,12 @@ impl SharedEgress for HostQueues {
         entry: &mut FlowEntry,
         sent: &CountedPacket,
     ) -> Egress {
+        let cpu = &mut Cpu {
+            own: &mut self.own_shared,
+            slack_ns: self.slack_ns,
+        };
         self.shared
-            .send_seeing(config, entry, sent, &self.short_backlog)
+            .send_seeing(cpu, config, entry, sent, &self.short_backlog)
     }
 
     fn send_placed(
@@ -99,8 +107,12 @@ impl SharedEgress for HostQueues {
         is_first_of_window: bool,
         now_ns: u64,
     ) -> Egress {
+        let cpu = &mut Cpu {
+            own: &mut self.own_shared,
+            slack_ns: self.slack_ns,
+        };
         self.shared
-            .send_placed(config, tunnel, packet, is_first_of_window, now_ns)
+            .send_placed(cpu, config, tunnel, packet, is_first_of_window, now_ns)
     }
 }
 

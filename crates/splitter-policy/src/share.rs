@@ -28,7 +28,7 @@
 //! 134 ms at least, if it has more of the other tunnel then, and no more than
 //! [`FlowEntry::MOST_CHANGES`] times.
 //!
-//! When its packets have left, the [virtual queues](VirtualQueue) tell. They run ahead of a shaper
+//! When its packets have left, the [virtual queues](crate::cpu_queues) tell. They run ahead of a shaper
 //! that stood still because its processor was away; where the host can read the real queue
 //! ([`ShortBacklog`]), a flow waits for that too.
 
@@ -38,13 +38,14 @@ mod start;
 
 use crate::config::PolicyConfig;
 use crate::counters::FlowEvent;
+use crate::cpu_queues::{EarlyQueue, LateQueue, OwedShare, PaidShare, Sent, SharedWord};
 use crate::egress::Egress;
 use crate::flow::{Class, FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
 pub use crowd::Stage;
 use crowd::{Crowd, has_more};
+use flow_balance::ServiceTime;
 use flow_balance::{ActiveFlows, Activity, Placement, RoundRobin};
-use flow_balance::{ServiceTime, VirtualQueue};
 
 /// Decisions for flows in shared tunnels. A host may run each apart from the rest, which a verifier
 /// thanks it for: [`SharedQueues`] is all there is to it.
@@ -99,16 +100,6 @@ pub trait ShortBacklog {
     fn bytes(&self, tunnel: TunnelRole) -> u64;
 }
 
-/// A host that cannot see its queues, so that the models have to do.
-pub struct NoBacklog;
-
-impl ShortBacklog for NoBacklog {
-    #[inline(always)]
-    fn bytes(&self, _: TunnelRole) -> u64 {
-        0
-    }
-}
-
 /// A packet that is counted in its flow, as sharing looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedPacket {
@@ -125,19 +116,40 @@ pub struct CountedPacket {
 
 /// The virtual queues of two shared tunnels, and what was chosen lately. The values of the short
 /// tunnel come first.
+///
+/// No CPU loses what another puts into a queue. The counts of flows and whose turn it is are written
+/// plainly: what is lost of them is gone after two windows of [`ActiveFlows`].
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SharedQueues {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SharedQueues<W> {
     /// The short class of each; it drains never too early.
-    short: [VirtualQueue; 2],
+    short: [LateQueue<W>; 2],
     /// The long class of each, as if it had the tunnel alone; it drains never too late.
-    long: [VirtualQueue; 2],
+    long: [EarlyQueue<W>; 2],
     /// The traffic that flows that started will bring.
-    expected: [VirtualQueue; 2],
+    expected: [LateQueue<W>; 2],
     /// The flows on each.
     crowds: [Crowd; 2],
     /// The round robin by which flows start.
     turns: RoundRobin,
+}
+
+/// The share of one CPU in the queues of both tunnels: what it has paid for in advance, and what it still
+/// has to add.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnQueues {
+    short: [PaidShare; 2],
+    long: [OwedShare; 2],
+}
+
+/// One CPU, as far as it puts packets into the queues.
+#[derive(Debug)]
+pub struct Cpu<'a> {
+    /// Its share of them.
+    pub own: &'a mut OwnQueues,
+    /// The most by which a packet's coarse time lies behind.
+    pub slack_ns: u64,
 }
 
 /// What a short flow is expected to bring: some ten full packets.
@@ -151,15 +163,17 @@ const HEAD_START_NS: u64 = 1_000_000;
 const ROUND_TRIPS: u64 = 4;
 const FULL_PACKET_BYTES: u64 = 1_514;
 
-impl SharedEgress for SharedQueues {
+impl<W: SharedWord> SharedQueues<W> {
+    /// Chooses as [`SharedEgress::start`] has it.
     #[inline(always)]
-    fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
+    pub fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
         let next = self.take_turn(config, now_ns);
         self.start_near(config, next, now_ns)
     }
 
+    /// Chooses as [`SharedEgress::choose`] has it.
     #[inline(always)]
-    fn choose(
+    pub fn choose(
         &mut self,
         config: &PolicyConfig,
         here: TunnelRole,
@@ -178,8 +192,9 @@ impl SharedEgress for SharedQueues {
         chosen
     }
 
+    /// Tells what [`SharedEgress::may_change`] asks.
     #[inline(always)]
-    fn may_change(
+    pub fn may_change(
         &self,
         config: &PolicyConfig,
         here: TunnelRole,
@@ -196,19 +211,11 @@ impl SharedEgress for SharedQueues {
         has_more(competition(there), competition(here))
     }
 
+    /// Sends a packet as [`SharedEgress::send_placed`] does.
     #[inline(always)]
-    fn send(
+    pub fn send_placed(
         &mut self,
-        config: &PolicyConfig,
-        entry: &mut FlowEntry,
-        sent: &CountedPacket,
-    ) -> Egress {
-        self.send_seeing(config, entry, sent, &NoBacklog)
-    }
-
-    #[inline(always)]
-    fn send_placed(
-        &mut self,
+        cpu: &mut Cpu<'_>,
         config: &PolicyConfig,
         tunnel: TunnelRole,
         packet: FlowPacket,
@@ -220,12 +227,10 @@ impl SharedEgress for SharedQueues {
             self.note(tunnel, Stage::Lasting, Activity::RENEWS, now_ns);
         }
         let queue_class = if packet.is_pure_ack() {
-            self.enqueue_short(config, tunnel, packet.bytes, now_ns);
+            self.enqueue_short(cpu, config, (tunnel, packet.bytes), now_ns);
             Class::Short
         } else {
-            let (service, limit_ns) = (service(config, tunnel), config.long_queue_ns);
-            let queue = &mut self.long[tunnel as usize];
-            queue.send_within(packet.bytes, now_ns, service, limit_ns);
+            self.enqueue_long(cpu, config, (tunnel, packet.bytes), now_ns);
             Class::Long
         };
         Egress {
@@ -234,13 +239,12 @@ impl SharedEgress for SharedQueues {
             tunnel,
         }
     }
-}
 
-impl SharedQueues {
-    /// Sends a packet as [`SharedEgress::send`] does, for a host that sees its real queues.
+    /// Sends a packet as [`SharedEgress::send`] does, for a host that may see its real queues.
     #[inline(always)]
     pub fn send_seeing(
         &mut self,
+        cpu: &mut Cpu<'_>,
         config: &PolicyConfig,
         entry: &mut FlowEntry,
         sent: &CountedPacket,
@@ -253,7 +257,7 @@ impl SharedQueues {
             self.place(config, entry, sent, backlog)
         };
         if entry.is_placed() {
-            let egress = self.send_placed(config, entry.tunnel(), packet, false, now_ns);
+            let egress = self.send_placed(cpu, config, entry.tunnel(), packet, false, now_ns);
             self.note_placed(egress.tunnel, entry, sent, hand_over);
             return Egress {
                 hand_over,
@@ -264,7 +268,7 @@ impl SharedQueues {
             self.grow(config, entry, sent, backlog);
         }
         let tunnel = usable(config, entry.tunnel());
-        entry.drained_ns = self.enqueue_short(config, tunnel, packet.bytes, now_ns);
+        entry.drained_ns = self.enqueue_short(cpu, config, (tunnel, packet.bytes), now_ns);
         Egress {
             hand_over,
             queue_class: Class::Short,
@@ -412,18 +416,43 @@ impl SharedQueues {
         }
     }
 
+    /// Puts a packet into the modelled queue of the long class.
+    #[inline(always)]
+    fn enqueue_long(
+        &self,
+        cpu: &mut Cpu<'_>,
+        config: &PolicyConfig,
+        (tunnel, bytes): (TunnelRole, u64),
+        now_ns: u64,
+    ) {
+        let sent = Sent {
+            bytes,
+            service: service(config, tunnel),
+            limit_ns: config.long_queue_ns,
+            now_ns,
+        };
+        let index = tunnel as usize;
+        self.long[index].send(sent, &mut cpu.own.long[index]);
+    }
+
     /// Puts a packet into the modelled queue of the short class; when it will
     /// have left. More than the queue holds, for it must not seem to drain too early.
     #[inline(always)]
     fn enqueue_short(
-        &mut self,
+        &self,
+        cpu: &mut Cpu<'_>,
         config: &PolicyConfig,
-        tunnel: TunnelRole,
-        bytes: u64,
+        (tunnel, bytes): (TunnelRole, u64),
         now_ns: u64,
     ) -> u64 {
-        let (service, limit_ns) = (service(config, tunnel).cautious(), 2 * config.long_queue_ns);
-        self.short[tunnel as usize].send_within(bytes, now_ns, service, limit_ns)
+        let sent = Sent {
+            bytes,
+            service: service(config, tunnel).cautious(),
+            limit_ns: 2 * config.long_queue_ns,
+            now_ns,
+        };
+        let index = tunnel as usize;
+        self.short[index].send(sent, &mut cpu.own.short[index], cpu.slack_ns)
     }
 }
 
@@ -454,3 +483,6 @@ const fn service(config: &PolicyConfig, tunnel: TunnelRole) -> ServiceTime {
         TunnelRole::Long => config.long_service,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,13 +4,14 @@
 use super::{CountedPacket, EXPECTED_BYTES, HEAD_START_NS, SharedQueues, ShortBacklog, Stage};
 use super::{crowd::has_more, service, usable};
 use crate::config::PolicyConfig;
+use crate::cpu_queues::SharedWord;
 use crate::flow::{FlowEntry, TunnelRole};
 use flow_balance::{ActiveFlows, Activity};
 
 /// The packets of a handshake that its first data follows: SYN and ACK.
 const HANDSHAKE_PACKETS: u64 = 2;
 
-impl SharedQueues {
+impl<W: SharedWord> SharedQueues<W> {
     /// Counts a short flow as one that sends, once it does, and takes it to the tunnel where it has
     /// more if that keeps it in order.
     #[inline(always)]

@@ -6,13 +6,14 @@ use super::{
     usable,
 };
 use crate::config::PolicyConfig;
+use crate::cpu_queues::{EarlyQueue, LateQueue, SharedWord};
 use crate::flow::TunnelRole;
 use flow_balance::{
     Activity, Balancer as _, Packet, PathId, PathSet, PathView, Paths, PlacedFlow, Placement,
-    RoundRobin, VirtualQueue,
+    RoundRobin,
 };
 
-impl SharedQueues {
+impl<W: SharedWord> SharedQueues<W> {
     /// Starts a flow in the tunnel in which its packets will have left the earliest, or nearly so: then
     /// in the one whose turn it is, which [`SharedQueues::take_turn`] tells.
     #[inline(always)]
@@ -42,7 +43,7 @@ impl SharedQueues {
         };
         let tunnel = usable(config, earliest);
         let service = service(config, tunnel);
-        self.expected[tunnel as usize].send(EXPECTED_BYTES, now_ns, service);
+        self.expected[tunnel as usize].add(service.of(EXPECTED_BYTES), now_ns);
         self.note(tunnel, Stage::Starting, Activity::ENTERS, now_ns);
         tunnel
     }
@@ -65,7 +66,7 @@ impl SharedQueues {
         &'a mut self,
         config: &'a PolicyConfig,
         now_ns: u64,
-    ) -> (&'a mut RoundRobin, TwoPaths<'a>) {
+    ) -> (&'a mut RoundRobin, TwoPaths<'a, W>) {
         let Self {
             short,
             long,
@@ -73,9 +74,9 @@ impl SharedQueues {
             turns,
             ..
         } = self;
-        let queues = [&*short, &*long];
         let paths = TwoPaths {
-            queues,
+            short,
+            long,
             crowds,
             config,
             now_ns,
@@ -86,15 +87,15 @@ impl SharedQueues {
 
 /// The two tunnels as paths. What is asked of them is worked out when it is: a kernel program's
 /// stack is small.
-struct TwoPaths<'a> {
-    /// Of either class.
-    queues: [&'a [VirtualQueue; 2]; 2],
+struct TwoPaths<'a, W> {
+    short: &'a [LateQueue<W>; 2],
+    long: &'a [EarlyQueue<W>; 2],
     crowds: &'a [Crowd; 2],
     config: &'a PolicyConfig,
     now_ns: u64,
 }
 
-impl Paths for TwoPaths<'_> {
+impl<W: SharedWord> Paths for TwoPaths<'_, W> {
     #[inline(always)]
     fn known(&self) -> PathSet {
         PathSet::first(TunnelRole::ALL.len())
@@ -108,12 +109,11 @@ impl Paths for TwoPaths<'_> {
     #[inline(always)]
     fn view(&self, path: PathId) -> PathView {
         let tunnel = tunnel(path);
-        let backlog_ns =
-            |queues: &[VirtualQueue; 2]| queues[tunnel as usize].backlog_ns(self.now_ns);
-        let [short, long] = self.queues;
+        let short_ns = self.short[tunnel as usize].backlog_ns(self.now_ns);
+        let long_ns = self.long[tunnel as usize].backlog_ns(self.now_ns);
         let competition = self.crowds[tunnel as usize].competition(self.now_ns);
         PathView {
-            local_backlog_ns: backlog_ns(short) + backlog_ns(long),
+            local_backlog_ns: short_ns + long_ns,
             weight: service(self.config, tunnel).speed(),
             // One is added for the flow itself, which is in that number.
             flows: (competition - 1) as u32,

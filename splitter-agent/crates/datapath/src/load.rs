@@ -16,7 +16,7 @@ use splitter_policy::table::{GroupV4, GroupV6, Layout, Tags};
 use super::error::{map_errno, map_error, program_errno, typed};
 use super::names::{
     CLOCK_PROGRAM, CLOCK_READING, COUNT_EGRESS, COUNTERS, EGRESS, FLOW_TABLES, FLOWS_V4, FLOWS_V6,
-    FRAGMENTED, LOGS, OWN_SHARE, READS_QUEUES, REDIRECTING, REVERSE, SETTINGS, SHARED,
+    FRAGMENTED, LOGS, OWN_QUEUES, OWN_SHARE, READS_QUEUES, REDIRECTING, REVERSE, SETTINGS, SHARED,
     SHORT_QUEUES, SITE_DEVICES, SITES, TAGS, TAPPED, TUNNELS,
 };
 use super::program::program_name;
@@ -145,6 +145,7 @@ fn load_reading(
         TUNNELS,
         OWN_SHARE,
         SHARED,
+        OWN_QUEUES,
         FRAGMENTED,
         EGRESS,
         REVERSE,

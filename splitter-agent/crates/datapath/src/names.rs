@@ -37,16 +37,19 @@ pub(super) const SITE_DEVICES: &str = "SITE_DEVICES";
 /// What each CPU has put into the modelled queues and not published yet.
 pub(super) const OWN_SHARE: &str = "OWN_SHARE";
 pub(super) const SHARED: &str = "SHARED";
+/// The same of shared tunnels.
+pub(super) const OWN_QUEUES: &str = "OWN_QUEUES";
 pub(super) const FRAGMENTED: &str = "FRAGMENTED";
 /// Where programs that log write to, which whoever reads it has open.
 pub(super) const LOGS: &str = "AYA_LOGS";
 /// What programs of the same build go on with when their tables are made anew: all that holds
 /// something longer than for a packet, besides the tables and the settings, which say how these lie.
-pub(super) const CARRIED: [&str; 17] = [
+pub(super) const CARRIED: [&str; 18] = [
     COUNTERS,
     TUNNELS,
     OWN_SHARE,
     SHARED,
+    OWN_QUEUES,
     FRAGMENTED,
     EGRESS,
     REVERSE,

@@ -1,11 +1,11 @@
-//! Several CPUs at once: each access to a shared number may be preceded by whole packets of others, and
-//! each of theirs by those of still others.
+//! Several CPUs at once, which come in between each other's steps.
 
 use super::*;
+use crate::cpu_queues::MOST_AHEAD_NS;
+use crate::cpu_queues::contended::{Contended, Interrupts, interrupt_by};
 use core::cell::{Cell, RefCell};
 use proptest::prelude::*;
 use std::rc::Rc;
-use std::thread_local;
 use std::vec::Vec;
 
 const CPUS: usize = 4;
@@ -19,17 +19,6 @@ const COST_OF_BYTE_NS: u64 = 8;
 /// whoever is at it.
 type Arrival = (usize, u64, u64, bool);
 
-/// A number before each access to which others may come.
-#[derive(Debug, Default)]
-struct Contended {
-    number: Cell<u64>,
-    writes: Cell<u64>,
-}
-
-thread_local! {
-    static HOST: RefCell<Option<Rc<Host>>> = const { RefCell::new(None) };
-}
-
 struct Host {
     shared: SharedModels<Contended>,
     own: [Cell<Option<OwnShare>>; CPUS],
@@ -40,35 +29,6 @@ struct Host {
     is_long: bool,
     /// Its coarse clock is an exact one.
     is_exact: Cell<bool>,
-}
-
-impl Contended {
-    fn access<T>(&self, act: impl FnOnce(&Cell<u64>) -> T) -> T {
-        let host = HOST.with(|it| it.borrow().clone());
-        if let Some(host) = host {
-            host.be_interrupted();
-        }
-        act(&self.number)
-    }
-
-    fn write<T>(&self, act: impl FnOnce(&Cell<u64>) -> T) -> T {
-        self.writes.set(self.writes.get() + 1);
-        self.access(act)
-    }
-}
-
-impl SharedWord for Contended {
-    fn get(&self) -> u64 {
-        self.access(Cell::get)
-    }
-
-    fn exchange(&self, old: u64, new: u64) -> bool {
-        self.write(|number| number.exchange(old, new))
-    }
-
-    fn add(&self, amount: u64) -> u64 {
-        self.write(|number| number.add(amount))
-    }
 }
 
 impl Host {
@@ -82,10 +42,12 @@ impl Host {
             is_long,
             is_exact: Cell::new(false),
         });
-        HOST.with(|it| *it.borrow_mut() = Some(Rc::clone(&host)));
+        interrupt_by(Rc::<Self>::clone(&host));
         host
     }
+}
 
+impl Interrupts for Host {
     fn be_interrupted(&self) {
         let next = self.waiting.borrow().last().copied();
         if let Some((cpu, _, gap_ns, true)) = next {
@@ -101,7 +63,9 @@ impl Host {
             }
         }
     }
+}
 
+impl Host {
     fn send(&self, (cpu, bytes, gap_ns, _): Arrival, mut own: OwnShare) {
         let now_ns = self.now_ns.get() + gap_ns;
         self.now_ns.set(now_ns);
@@ -146,7 +110,7 @@ impl Host {
     }
 
     fn short_ns(&self) -> u64 {
-        self.shared.short_free_at_ns.0.number.get()
+        self.shared.short.word().number.get()
     }
 }
 
@@ -187,7 +151,7 @@ proptest! {
     fn the_long_queue_never_seems_fuller_than_it_is(arrivals in arrivals()) {
         let host = Host::new(&arrivals, true);
         while host.step() {
-            let model_ns = host.shared.long_free_at_ns.0.number.get();
+            let model_ns = host.shared.long.word().number.get();
             prop_assert!(model_ns <= host.truth_ns());
         }
     }
@@ -203,8 +167,8 @@ fn busy_queues_are_written_once_for_many_packets() {
         let host = Host::new(&arrivals, is_long);
         while host.step() {}
         let line = match is_long {
-            true => &host.shared.long_free_at_ns.0,
-            false => &host.shared.short_free_at_ns.0,
+            true => host.shared.long.word(),
+            false => host.shared.short.word(),
         };
         let writes = line.writes.get();
         assert!(writes < PACKETS / 3, "{writes}");
