@@ -1,0 +1,54 @@
+//! `docs-check`: draws the book's figures, and holds the book against what there is.
+//! `cargo xtask docs` builds the book and runs it.
+
+use std::{path::PathBuf, process::ExitCode, time::Instant};
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use docs_check::{Faults, figures, pages};
+
+/// Draw the book's figures, and hold the book against what there is.
+#[derive(Parser)]
+#[command(name = "docs-check")]
+struct Arguments {
+    /// The root of the source tree.
+    #[arg(long)]
+    root: PathBuf,
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Draw all figures from their descriptions.
+    Figures,
+    /// Check that figures are up to date and that pages have their numbers.
+    Check,
+}
+
+fn main() -> Result<ExitCode> {
+    let Arguments { root, task } = Arguments::parse();
+    if matches!(task, Task::Figures) {
+        for line in figures::draw(&root)? {
+            println!("{line}");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let pages = pages::read(&root)?;
+    let mut is_good = true;
+    let mut report = |what: &str, check: &dyn Fn() -> Result<(String, Faults)>| -> Result<()> {
+        let start = Instant::now();
+        let (summary, faults) = check()?;
+        println!("{what}: {summary} ({:.1} s)", start.elapsed().as_secs_f64());
+        for fault in &faults {
+            println!("  error: {fault}");
+        }
+        is_good &= faults.is_empty();
+        Ok(())
+    };
+    report("figures", &|| figures::check(&root, &pages))?;
+    Ok(match is_good {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
