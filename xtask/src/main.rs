@@ -7,6 +7,7 @@ mod command;
 mod congestion;
 mod demo;
 mod dist;
+mod docs;
 mod ebpf;
 mod elf;
 mod instructions;
@@ -42,6 +43,8 @@ enum Task {
     BuildEbpf(ebpf::Arguments),
     /// Build the products' programs as they are shipped, and packages of them: deb, rpm, tarballs.
     Dist(dist::Arguments),
+    /// Build the book and hold it against what there is: links, commands, figures, numbers.
+    Docs(docs::Arguments),
     /// Run every check that continuous integration runs, or some of them.
     Test(test::Arguments),
     /// Load, attach and try the kernel programs and the agent on other kernels, under qemu.
@@ -84,6 +87,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Setup(arguments) => setup::task(&arguments),
         Task::BuildEbpf(arguments) => ebpf::task(&project, &arguments),
         Task::Dist(arguments) => dist::task(&project, &arguments),
+        Task::Docs(arguments) => docs::task(&project, &arguments),
         Task::Test(arguments) => test::task(&project, &arguments),
         Task::VmTest(arguments) => vm_test::task(&project, &arguments),
         Task::Demo(arguments) => demo::task(&project, &arguments),

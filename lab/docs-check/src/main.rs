@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode, time::Instant};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use docs_check::{Faults, figures, pages};
+use docs_check::{Faults, commands, figures, links, pages};
 
 /// Draw the book's figures, and hold the book against what there is.
 #[derive(Parser)]
@@ -22,18 +22,28 @@ struct Arguments {
 enum Task {
     /// Draw all figures from their descriptions.
     Figures,
-    /// Check that figures are up to date and that pages have their numbers.
-    Check,
+    /// Check pages, commands, figures, and the links of a book that has been built.
+    Check {
+        /// Directory that mdBook has built the book in.
+        #[arg(long)]
+        book: PathBuf,
+        /// Directory of the programs whose command lines the book shows.
+        #[arg(long)]
+        programs: PathBuf,
+    },
 }
 
 fn main() -> Result<ExitCode> {
     let Arguments { root, task } = Arguments::parse();
-    if matches!(task, Task::Figures) {
-        for line in figures::draw(&root)? {
-            println!("{line}");
+    let (book, programs) = match task {
+        Task::Figures => {
+            for line in figures::draw(&root)? {
+                println!("{line}");
+            }
+            return Ok(ExitCode::SUCCESS);
         }
-        return Ok(ExitCode::SUCCESS);
-    }
+        Task::Check { book, programs } => (book, programs),
+    };
     let pages = pages::read(&root)?;
     let mut is_good = true;
     let mut report = |what: &str, check: &dyn Fn() -> Result<(String, Faults)>| -> Result<()> {
@@ -47,6 +57,11 @@ fn main() -> Result<ExitCode> {
         Ok(())
     };
     report("figures", &|| figures::check(&root, &pages))?;
+    report("links of the book", &|| links::check_html(&book))?;
+    report("links of other pages", &|| {
+        links::check_markdown(&root, &pages)
+    })?;
+    report("commands", &|| commands::check(&root, &pages, &programs))?;
     Ok(match is_good {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,

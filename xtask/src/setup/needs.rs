@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use super::rust::{CARGO_DENY, CargoTool, MINIMUM_VERSION};
+use super::rust::{CARGO_DENY, CargoTool, MDBOOK, MINIMUM_VERSION};
 
 /// What somebody wants to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -15,6 +15,8 @@ pub(crate) enum Purpose {
     Ebpf,
     /// `vm-test`: boot other kernels.
     Vm,
+    /// `docs`: build the book.
+    Docs,
     /// `ns3`: hold the simulator against ns-3. Large, and not part of what is installed unless it is
     /// asked for.
     Ns3,
@@ -22,7 +24,13 @@ pub(crate) enum Purpose {
 
 impl Purpose {
     /// What is installed unless something else is asked for.
-    pub(crate) const ALL: [Purpose; 4] = [Purpose::Demo, Purpose::Test, Purpose::Ebpf, Purpose::Vm];
+    pub(crate) const ALL: [Purpose; 5] = [
+        Purpose::Demo,
+        Purpose::Test,
+        Purpose::Ebpf,
+        Purpose::Vm,
+        Purpose::Docs,
+    ];
 }
 
 /// One thing that must be there.
@@ -69,7 +77,7 @@ impl Need {
             Kind::RustComponent { component, .. } => component.to_owned(),
             Kind::BpfLinker => format!("bpf-linker {BPF_LINKER_VERSION}"),
             Kind::MinimumToolchain => format!("Rust {MINIMUM_VERSION}"),
-            Kind::CargoTool(CargoTool { name, version }) => format!("{name} {version}"),
+            Kind::CargoTool(CargoTool { name, version, .. }) => format!("{name} {version}"),
         }
     }
 }
@@ -192,6 +200,11 @@ pub(crate) static NEEDS: &[Need] = &[
         purposes: TEST,
         kind: Kind::CargoTool(CARGO_DENY),
         why: "licences and sources of dependencies; cargo builds it in about a minute",
+    },
+    Need {
+        purposes: &[Purpose::Test, Purpose::Docs],
+        kind: Kind::CargoTool(MDBOOK),
+        why: "builds the book; cargo builds it in about a minute",
     },
     program(
         &[Purpose::Test, Purpose::Ns3],

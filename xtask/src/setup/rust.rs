@@ -89,11 +89,21 @@ fn rustup_home() -> Result<PathBuf> {
 pub(crate) struct CargoTool {
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
+    /// Features of it that are used, separated by commas.
+    features: &'static str,
 }
 
 pub(crate) const CARGO_DENY: CargoTool = CargoTool {
     name: "cargo-deny",
     version: "0.20.2",
+    features: "",
+};
+
+/// Without a server of its own, which would double the time to build it.
+pub(crate) const MDBOOK: CargoTool = CargoTool {
+    name: "mdbook",
+    version: "0.5.4",
+    features: "search",
 };
 
 impl CargoTool {
@@ -104,11 +114,16 @@ impl CargoTool {
 
     /// Builds it without optimisation, which takes a third of the time; it runs for seconds.
     pub(super) fn install(&self) -> Result<()> {
-        let Self { name, version } = self;
+        let Self {
+            name,
+            version,
+            features,
+        } = self;
         eprintln!("Building {name} {version} (about a minute)");
         command::cargo()
             .args(["install", name, "--version", version, "--locked", "--force"])
-            .args(["--debug", "--no-default-features", "--root"])
+            .args(["--debug", "--no-default-features", "--features", features])
+            .arg("--root")
             .arg(self.root()?)
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env_remove("RUSTFLAGS")

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     command::{self, Run},
-    dist,
+    dist, docs,
     ebpf::{self, Verdict},
     project::{Project, is_root},
     setup::{self, Outcome, Purpose},
@@ -43,6 +43,7 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
         lints_without_std(project),
         documentation(project),
         tests(project),
+        book(project),
         fuzz(project, fuzz_seconds),
     ];
     let own = project.clone();
@@ -166,6 +167,18 @@ fn documentation(project: &Project) -> Step {
         .args(["--no-deps", "--locked"])
         .env("RUSTDOCFLAGS", "-Dwarnings");
     command_step("docs", "documentation", doc)
+}
+
+/// After the tests, with which everything that it runs is built: as packages of their own, programs would
+/// be compiled once more with fewer features.
+fn book(project: &Project) -> Step {
+    let own = project.clone();
+    let title = "the book's links, commands, figures and numbers";
+    let built = cargo(project).args(["test", "--workspace", "--locked", "--no-run", "--quiet"]);
+    step("book", title, move || match docs::check(&own, built)? {
+        None => Ok(Tally::success()),
+        Some(missing) => Ok(Tally::skip("docs --check", &missing)),
+    })
 }
 
 fn tests(project: &Project) -> Step {
