@@ -1,4 +1,4 @@
-//! Packages of the products' programs: deb, rpm, tarballs, bills of materials and checksums.
+//! Packages of the products' programs: deb, rpm, OCI images, tarballs, bills of materials and checksums.
 //!
 //! What a package has is listed once ([`contents`]), and each format is written from that list. All bytes
 //! come from the programs, the source tree and one date, so that the same programs make the same
@@ -7,6 +7,7 @@
 pub mod contents;
 pub mod deb;
 pub mod file;
+pub mod oci;
 pub mod pages;
 pub mod rpm;
 pub mod sbom;
@@ -67,6 +68,7 @@ impl Release {
             if package.has_packages {
                 written.push((deb::name(self, &package), deb::write(self, &package)?));
                 written.push((rpm::name(self, &package), rpm::write(self, &package)?));
+                written.push((oci::name(self, &package), oci::write(self, &package)?));
             }
         }
         let sums: String = written

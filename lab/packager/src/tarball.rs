@@ -65,6 +65,11 @@ impl<'r> Archive<'r> {
         Ok(self.builder.append_data(&mut header, path, content)?)
     }
 
+    /// The archive without compression.
+    pub(crate) fn finish_plain(self) -> Result<Vec<u8>> {
+        Ok(self.builder.into_inner()?)
+    }
+
     pub(crate) fn finish(self) -> Result<Vec<u8>> {
         gzip(&self.builder.into_inner()?, self.release.compression)
     }

@@ -113,6 +113,52 @@ fn equal_programs_make_equal_packages_in_any_directory() {
 }
 
 #[test]
+fn container_tools_take_the_images() {
+    flow_testbed::require!(Program("skopeo"));
+    for (name, command) in [("splitter", "run"), ("cloudburst-tools", "")] {
+        let image = made(&format!("{name}-0.1.0-x86_64-unknown-linux-musl.oci.tar"));
+        let directory = tempfile::tempdir().unwrap();
+        let skopeo = |arguments: &[&str]| {
+            let policy = [
+                "--insecure-policy",
+                "--tmpdir",
+                directory.path().to_str().unwrap(),
+            ];
+            run(Command::new("skopeo").args(policy).args(arguments))
+        };
+        let source = format!("oci-archive:{}", image.display());
+        let inspect = |what| skopeo(&["inspect", "--config", "--format", what, &source]);
+        assert_eq!(inspect("{{.Architecture}}/{{.OS}}").trim(), "amd64/linux");
+        assert_eq!(inspect("{{range .Config.Cmd}}{{.}}{{end}}").trim(), command);
+        // It compares all digests and sizes on the way.
+        let unpacked = directory.path().join("image");
+        skopeo(&["copy", &source, &format!("dir:{}", unpacked.display())]);
+        let layers = fs::read_dir(&unpacked)
+            .unwrap()
+            .flatten()
+            .map(|it| it.path());
+        let layer = layers.max_by_key(|path| fs::metadata(path).unwrap().len());
+        let list = run(Command::new("tar").arg("tzf").arg(layer.unwrap()));
+        let program = name.trim_end_matches("-tools");
+        for path in [
+            format!("usr/bin/{program}"),
+            format!("usr/share/licenses/{name}/LICENSE-MIT"),
+        ] {
+            assert!(
+                list.lines().any(|line| line == path),
+                "{path} is not in {list}"
+            );
+        }
+        assert!(
+            !list.contains("/man1/") && !list.contains("systemd"),
+            "{list}"
+        );
+        let has_configuration = list.contains(CONFIGURATION);
+        assert_eq!(has_configuration, name == "splitter");
+    }
+}
+
+#[test]
 fn packages_have_what_users_look_for() {
     let packages = contents::packages(&release(&programs())).unwrap();
     let paths: Vec<&str> = packages
@@ -414,5 +460,5 @@ fn sums_are_those_of_the_files() {
         "SHA256SUMS-x86_64-unknown-linux-musl",
     ]);
     let checked = run(sums.current_dir(&MADE.1));
-    assert_eq!(checked.matches(": OK").count(), 13, "{checked}");
+    assert_eq!(checked.matches(": OK").count(), 15, "{checked}");
 }

@@ -183,6 +183,24 @@ pub(crate) static NEEDS: &[Need] = &[
         "what rpm's users say about it",
     ),
     program(
+        TEST,
+        "makepkg",
+        &["makepkg"],
+        "what Arch's packager says about its recipe",
+    ),
+    program(
+        TEST,
+        "nix-instantiate",
+        &["nix-bin"],
+        "what Nix says about its flake",
+    ),
+    program(
+        TEST,
+        "skopeo",
+        &["skopeo"],
+        "what container tools say about the images",
+    ),
+    program(
         VM,
         "qemu-system-x86_64",
         &["qemu-system-x86"],
