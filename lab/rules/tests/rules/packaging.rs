@@ -167,6 +167,76 @@ fn dashboards_need_no_plugin_and_take_any_prometheus() {
 }
 
 #[test]
+fn workflows_pin_actions_by_commit() {
+    let directory = WORKSPACE.root.join(".github/workflows");
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        for line in text.lines() {
+            let Some((_, action)) = line.split_once("uses: ") else {
+                continue;
+            };
+            count += 1;
+            let (commit, version) = action
+                .split_once('@')
+                .and_then(|(_, rest)| rest.split_once(" # v"))
+                .unwrap_or_default();
+            let is_commit = commit.len() == 40 && commit.chars().all(|it| it.is_ascii_hexdigit());
+            if !is_commit || version.is_empty() {
+                wrong.push(format!("{}: {action}", path.display()));
+            }
+        }
+    }
+    assert!(count > 5, "workflows use actions");
+    assert_none("actions that may become others under the same name", &wrong);
+}
+
+#[test]
+fn nix_and_makepkg_read_their_files() {
+    flow_testbed::require!(Program("nix-instantiate"), Program("makepkg"));
+    let root = &WORKSPACE.root;
+    let flake = root.join("flake.nix");
+    // Without users that it would build as, which it does not do here.
+    let parse = ["--option", "build-users-group", "", "--parse"];
+    succeeds(Command::new("nix-instantiate").args(parse).arg(flake));
+    let place = tempfile::tempdir().unwrap();
+    let recipe = fs::read_to_string(root.join("packaging/arch/PKGBUILD")).unwrap();
+    fs::write(place.path().join("PKGBUILD"), &recipe).unwrap();
+    // It refuses to be root, and asks pacman for what it does not need here.
+    let mut makepkg = Command::new("makepkg");
+    makepkg
+        .arg("--printsrcinfo")
+        .current_dir(&place)
+        .env("PACMAN", "true")
+        .env("CARCH", "x86_64");
+    if is_root() {
+        use std::os::unix::{fs::PermissionsExt, process::CommandExt};
+        let open = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(place.path(), open).unwrap();
+        makepkg.uid(65534).gid(65534);
+    }
+    let output = makepkg.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    for line in [
+        "pkgname = splitter",
+        "pkgname = cloudburst-tools",
+        "\tpkgver = 0.1.0",
+    ] {
+        assert!(text.lines().any(|it| it == line), "no {line:?} in {text}");
+    }
+    let version = format!("pkgver={}", env!("CARGO_PKG_VERSION"));
+    assert!(recipe.contains(&version), "PKGBUILD is of another version");
+}
+
+/// The owner of /proc/self is who runs this.
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+#[test]
 fn the_book_includes_files_that_exist() {
     let root = &WORKSPACE.root;
     let mut wrong = Vec::new();
