@@ -41,6 +41,7 @@
 mod connections;
 pub mod docs;
 pub mod names;
+mod negotiation;
 pub mod page;
 mod readiness;
 mod registry;

@@ -30,6 +30,7 @@ use tokio::{
 use crate::{
     Metrics, Readiness, StatusPage,
     connections::{ConnectionSlot, Connections},
+    negotiation::Accepted,
     page::CONTENT_SECURITY_POLICY,
 };
 
@@ -249,7 +250,7 @@ async fn respond(request: &Request<Incoming>, endpoint: &MetricsEndpoint) -> Res
         ("/", None) => respond_with(StatusCode::OK, HTML, index(endpoint)),
         ("/live", _) => text(StatusCode::OK, "live\n"),
         ("/ready", _) => ready(&endpoint.readiness),
-        ("/metrics", _) => scrape(endpoint).await,
+        ("/metrics", _) => scrape(endpoint, Accepted::by(request.headers())).await,
         (path, page) => match page.as_ref().and_then(|page| page.document(path)) {
             Some(json) => respond_with(StatusCode::OK, JSON, json),
             None => text(StatusCode::NOT_FOUND, "not found; / lists what is served\n"),
@@ -288,9 +289,19 @@ async fn status(page: &StatusPage, endpoint: &MetricsEndpoint) -> Response<Full<
     respond_with(status, JSON, body)
 }
 
-async fn scrape(endpoint: &MetricsEndpoint) -> Response<Full<Bytes>> {
-    match timeout(COLLECTION_TIMEOUT, collect(endpoint)).await {
-        Ok(Some(exposition)) => respond_with(StatusCode::OK, OPEN_METRICS, exposition),
+async fn scrape(endpoint: &MetricsEndpoint, accepted: Accepted) -> Response<Full<Bytes>> {
+    match timeout(COLLECTION_TIMEOUT, collect(endpoint, accepted)).await {
+        Ok(Some(body)) => {
+            let mut response = respond_with(StatusCode::OK, accepted.content_type(), body);
+            let headers = response.headers_mut();
+            let vary = HeaderValue::from_static("accept, accept-encoding");
+            headers.insert(header::VARY, vary);
+            if let Some(encoding) = accepted.content_encoding() {
+                let encoding = HeaderValue::from_static(encoding);
+                headers.insert(header::CONTENT_ENCODING, encoding);
+            }
+            response
+        }
         Ok(None) => text(
             StatusCode::INTERNAL_SERVER_ERROR,
             "a collector failed; the program's log says why\n",
@@ -299,7 +310,7 @@ async fn scrape(endpoint: &MetricsEndpoint) -> Response<Full<Bytes>> {
     }
 }
 
-async fn collect(endpoint: &MetricsEndpoint) -> Option<String> {
+async fn collect(endpoint: &MetricsEndpoint, accepted: Accepted) -> Option<Vec<u8>> {
     let permit = Arc::clone(&endpoint.collecting)
         .acquire_owned()
         .await
@@ -309,11 +320,15 @@ async fn collect(endpoint: &MetricsEndpoint) -> Option<String> {
         // Held by the thread, not by the request: a collection that outlives its
         // time-out must still keep the next one waiting.
         let _permit = permit;
-        metrics.encode()
+        metrics.encode().ok().map(|text| accepted.apply(text))
     });
     match encoded.await {
-        Ok(Ok(exposition)) => Some(exposition),
-        Ok(Err(_)) => {
+        Ok(Some(Ok(body))) => Some(body),
+        Ok(Some(Err(error))) => {
+            tracing::error!(%error, "cannot compress the figures");
+            None
+        }
+        Ok(None) => {
             tracing::error!("a metrics collector reported an error");
             None
         }
@@ -363,7 +378,6 @@ fn respond_with(
     response
 }
 
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 const TOO_SLOW: &str = "collecting the figures took too long; try again later\n";

@@ -1,12 +1,13 @@
 //! The endpoint as a scraper sees it: over a real socket.
 
 use std::{
-    io,
+    io::{self, Read as _},
     net::SocketAddr,
     sync::mpsc,
     time::{Duration, Instant},
 };
 
+use flate2::read::GzDecoder;
 use flow_telemetry::{
     Descriptor, Kind, ListenError, Metrics, MetricsEndpoint, Readiness, Server, StatusPage, docs,
     page::{Field, Format, Layout, Status, StatusFuture, StatusTable},
@@ -44,6 +45,39 @@ async fn a_scrape_is_openmetrics_and_runs_the_collectors() {
     };
     assert_eq!(value("test_build_info", &[("version", "1.0.0")]), Some(1.0));
     assert_eq!(value("test_entries", &[("family", "ipv6")]), Some(3.0));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_scrape_is_in_the_form_that_is_asked_for() {
+    let mut metrics = Metrics::new("test").unwrap();
+    metrics.build_info("1.0.0").unwrap();
+    let running = Running::start(metrics, Readiness::new());
+
+    let old = "GET /metrics HTTP/1.1\r\nhost: x\r\naccept: text/plain\r\n";
+    let reply = running.send(old).await;
+    let kind = reply.header("content-type");
+    assert_eq!(kind, Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert_eq!(reply.header("vary"), Some("accept, accept-encoding"));
+    assert_eq!(reply.header("content-encoding"), None);
+    let body = "# TYPE test_build_info gauge\ntest_build_info{version=\"1.0.0\"} 1\n";
+    assert!(reply.body.ends_with(body), "{}", reply.body);
+
+    // Prometheus' own head, of which the body is no text.
+    let packed = "GET /metrics HTTP/1.1\r\nhost: x\r\naccept-encoding: gzip\r\n\
+                  connection: close\r\n\r\n";
+    let mut stream = TcpStream::connect(running.address).await.unwrap();
+    stream.write_all(packed.as_bytes()).await.unwrap();
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).await.unwrap();
+    let end = reply.windows(4).position(|it| it == b"\r\n\r\n").unwrap();
+    let head = String::from_utf8(reply[..end].to_vec()).unwrap();
+    assert!(head.contains("content-encoding: gzip"), "{head}");
+    let mut body = String::new();
+    GzDecoder::new(&reply[end + 4..])
+        .read_to_string(&mut body)
+        .unwrap();
+    assert!(body.ends_with("# EOF\n"), "{body}");
     running.stop().await;
 }
 
