@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use netsim::Overrides;
+use netsim::{Overrides, sweep::Shard};
 
 /// Simulates leaf-spine fabrics, packet by packet.
 #[derive(Parser)]
@@ -21,6 +21,8 @@ pub(crate) enum Command {
     List(List),
     /// Run a scenario with many schemes, loads and seeds over all cores.
     Sweep(Sweep),
+    /// Make one sweep of its shards, with the same bytes as if one machine had run all of it.
+    Merge(Merge),
     /// Measure how fast the simulator itself is.
     Bench(Bench),
 }
@@ -89,11 +91,28 @@ pub(crate) struct Sweep {
     /// Number of messages instead of the scenario's.
     #[arg(long)]
     pub(crate) messages: Option<u32>,
+    /// Run the Ith of N parts alone, from 1/N to N/N: on other machines, at other times, in the same
+    /// directory or in others. `netsim merge` makes one sweep of them.
+    #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE, hide_default_value = true)]
+    pub(crate) shard: Shard,
     /// Runs at the same time; without it as many as there are cores.
     #[arg(long)]
     pub(crate) jobs: Option<usize>,
     /// Directory for each run's manifest, sweep.csv and index.html. What is there of the same
     /// settings is not run again. Without it netsim-NAME.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print one JSON array instead of a table; of a shard an object that counts its runs.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Merge {
+    /// Directories of the shards; one will do where all have written into the same.
+    #[arg(required = true, value_name = "DIRECTORY")]
+    pub(crate) directories: Vec<PathBuf>,
+    /// Directory for the manifests, sweep.csv and index.html. Without it netsim-NAME.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) out: Option<PathBuf>,
     /// Print one JSON array instead of a table.

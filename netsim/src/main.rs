@@ -14,6 +14,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::List(arguments) => commands::list::run(&arguments),
         Command::Sweep(arguments) => commands::sweep::run(&arguments),
+        Command::Merge(arguments) => commands::merge::run(&arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),
     };
     match result {

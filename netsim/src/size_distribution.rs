@@ -91,6 +91,11 @@ pub fn distribution_names() -> Vec<&'static str> {
 }
 
 impl SizeDistribution {
+    /// The points: a size in bytes, and the probability of sizes up to it.
+    pub(crate) fn points(&self) -> &[(f64, f64)] {
+        &self.points
+    }
+
     /// One that is built in, or a file of `directory`.
     ///
     /// # Errors

@@ -84,6 +84,11 @@ pub struct PathSummary {
 }
 
 impl Manifest {
+    /// Returns whether this version of the simulator made it from these settings.
+    pub(crate) fn is_of(&self, settings: &Scenario) -> bool {
+        self.settings == *settings && self.version == env!("CARGO_PKG_VERSION")
+    }
+
     /// Sums a run up.
     pub fn new(experiment: &Experiment, outcome: &Outcome) -> Self {
         let bounds = &experiment.scenario.classes_bytes;

@@ -1,5 +1,13 @@
-//! Many runs: every scheme with every load and every seed, over the cores of the machine, with each
-//! run's manifest in a file, so that what was interrupted goes on where it was.
+//! Many runs: every scheme with every load and every seed, over the cores of one machine or of many.
+//!
+//! Each run's manifest goes into a file of its own, so that what was interrupted goes on where it was,
+//! and so that [shards](Shard) of a plan, run anywhere without knowing of each other, can be
+//! [merged](Record::merge).
+
+mod merge;
+mod record;
+mod report;
+mod shard;
 
 use std::{
     fs, io,
@@ -11,18 +19,23 @@ use std::{
     thread,
 };
 
-use flow_report::{Axis, Estimate, Page, Plot, Series, Table};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use self::{
+    merge::{MergeError, Missing},
+    record::Record,
+    report::{SweepRow, page, rows, table},
+    shard::{Shard, ShardError},
+};
 use crate::{
     scenario::{Experiment, Overrides, ScenarioError, Source},
     simulation::run,
-    summary::{ClassSummary, Manifest},
+    summary::Manifest,
 };
 
 /// A plan of runs: schemes, loads and seeds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Schemes; nothing stands for the file as it is.
     pub schemes: Vec<Option<String>>,
@@ -50,45 +63,8 @@ pub enum SweepError {
     },
 }
 
-/// One scheme at one load in one class of sizes, over all seeds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SweepRow {
-    /// The scheme; nothing is the file as it is.
-    pub scheme: Option<String>,
-    /// The load; nothing is that of the file.
-    pub load: Option<f64>,
-    /// The class of sizes.
-    pub class: String,
-    /// Number of seeds in the mean.
-    pub seeds: usize,
-    /// Flows, over all seeds.
-    pub flows: usize,
-    /// Flows that did not complete, over all seeds.
-    pub unfinished: usize,
-    /// Mean completion time in microseconds.
-    pub mean_us: Option<Estimate>,
-    /// 99th percentile of completion times in microseconds.
-    pub p99_us: Option<Estimate>,
-    /// Mean goodput of a flow in Mbit/s.
-    pub goodput_mbps: Option<Estimate>,
-    /// Segments sent again, in percent.
-    pub retransmitted_percent: Option<Estimate>,
-    /// Segments out of order, in percent.
-    pub out_of_order_percent: Option<Estimate>,
-    /// Time in queues, in microseconds a segment.
-    pub queued_us: Option<Estimate>,
-    /// Segments sent, of those that messages have.
-    pub sent_ratio: Option<Estimate>,
-    /// Segments that had arrived when messages were complete, of those they have.
-    pub needed_ratio: Option<Estimate>,
-    /// Mean utilisation of links between leaves and spines.
-    pub utilisation: Option<Estimate>,
-    /// Its standard deviation over links.
-    pub utilisation_deviation: Option<Estimate>,
-}
-
 impl Plan {
-    /// Every run there is.
+    /// Every run there is, in the order of results.
     fn runs(&self) -> Vec<Overrides> {
         let mut runs = Vec::new();
         // Seeds outermost: an interrupted sweep has compared all schemes with what it has.
@@ -131,15 +107,28 @@ impl Plan {
         jobs: usize,
         done: impl Fn(bool) + Sync,
     ) -> Result<Vec<(Overrides, Manifest)>, SweepError> {
-        let write = |path: &Path| {
-            let path = path.to_owned();
-            move |source| SweepError::Write { path, source }
-        };
-        fs::create_dir_all(directory).map_err(write(directory))?;
-        let runs = self.runs();
-        for overrides in &runs {
+        self.run_shard(Shard::WHOLE, source, directory, jobs, done)
+    }
+
+    /// Does the same with the runs of a shard alone.
+    ///
+    /// Below `directory` shards write different files, so they may share one, and need no lock.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run); all of the plan is checked.
+    pub fn run_shard(
+        &self,
+        shard: Shard,
+        source: &Source,
+        directory: &Path,
+        jobs: usize,
+        done: impl Fn(bool) + Sync,
+    ) -> Result<Vec<(Overrides, Manifest)>, SweepError> {
+        fs::create_dir_all(directory).map_err(writing(directory))?;
+        for overrides in &self.runs() {
             source.experiment(overrides)?;
         }
+        let runs = shard.of(self.runs());
         let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
         let results = Mutex::new(Vec::new());
         let work = || {
@@ -182,23 +171,39 @@ fn run_or_read(experiment: &Experiment, path: &Path) -> Result<(Manifest, bool),
     let known = fs::read(path)
         .ok()
         .and_then(|bytes| serde_json::from_slice::<Manifest>(&bytes).ok())
-        .filter(|it| {
-            it.settings == experiment.settings() && it.version == env!("CARGO_PKG_VERSION")
-        });
+        .filter(|it| it.is_of(&experiment.settings()));
     if let Some(known) = known {
         return Ok((known, true));
     }
     let manifest = Manifest::new(experiment, &run(experiment));
-    let error = |source| SweepError::Write {
-        path: path.to_owned(),
-        source,
-    };
-    let json = serde_json::to_vec_pretty(&manifest).map_err(|it| error(it.into()))?;
-    // Whole or not at all: half a manifest would be run again, but never read.
-    let partial = path.with_extension("partial");
-    fs::write(&partial, json).map_err(error)?;
-    fs::rename(&partial, path).map_err(error)?;
+    let json = serde_json::to_vec_pretty(&manifest).map_err(|it| writing(path)(it.into()))?;
+    write_whole(path, &json)?;
     Ok((manifest, false))
+}
+
+/// Writes a file whole or not at all, whoever else writes it at the same time: half a manifest would be
+/// run again, but never read.
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), SweepError> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let write = || {
+        let mut partial = tempfile::Builder::new();
+        // As any other file: results are for everybody.
+        #[cfg(unix)]
+        partial.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let mut partial = partial.suffix(".partial").tempfile_in(directory)?;
+        io::Write::write_all(&mut partial, bytes)?;
+        partial.persist(path)?;
+        Ok(())
+    };
+    write().map_err(writing(path))
+}
+
+fn writing(path: &Path) -> impl Fn(io::Error) -> SweepError + use<> {
+    let path = path.to_owned();
+    move |source| SweepError::Write {
+        path: path.clone(),
+        source,
+    }
 }
 
 fn file_name(overrides: &Overrides) -> String {
@@ -210,145 +215,4 @@ fn file_name(overrides: &Overrides) -> String {
         "{scheme}{load}-seed{}.json",
         overrides.seed.unwrap_or_default()
     )
-}
-
-/// Means over seeds, with confidence intervals.
-pub fn rows(runs: &[(Overrides, Manifest)]) -> Vec<SweepRow> {
-    let mut rows: Vec<SweepRow> = Vec::new();
-    for (overrides, manifest) in runs {
-        for class in &manifest.classes {
-            let known = rows.iter().any(|row| {
-                (&row.scheme, row.load, &row.class)
-                    == (&overrides.scheme, overrides.load, &class.class)
-            });
-            if !known {
-                rows.push(row(runs, overrides, &class.class));
-            }
-        }
-    }
-    rows
-}
-
-fn row(runs: &[(Overrides, Manifest)], key: &Overrides, class: &str) -> SweepRow {
-    let mine: Vec<(&Manifest, &ClassSummary)> = runs
-        .iter()
-        .filter(|(it, _)| (&it.scheme, it.load) == (&key.scheme, key.load))
-        .filter_map(|(_, manifest)| {
-            let class = manifest.classes.iter().find(|it| it.class == class)?;
-            Some((manifest, class))
-        })
-        .collect();
-    let over = |of: fn(&ClassSummary) -> Option<f64>| {
-        Estimate::of(mine.iter().filter_map(|(_, class)| of(class)))
-    };
-    let paths = |of: fn(&Manifest) -> f64| Estimate::of(mine.iter().map(|(it, _)| of(it)));
-    SweepRow {
-        scheme: key.scheme.clone(),
-        load: key.load,
-        class: class.to_owned(),
-        seeds: mine.len(),
-        flows: mine.iter().map(|(_, it)| it.flows).sum(),
-        unfinished: mine.iter().map(|(_, it)| it.unfinished).sum(),
-        mean_us: over(|it| it.mean_us),
-        p99_us: over(|it| it.p99_us),
-        goodput_mbps: over(|it| it.goodput_mbps),
-        retransmitted_percent: over(|it| it.retransmitted_percent),
-        out_of_order_percent: over(|it| it.out_of_order_percent),
-        queued_us: over(|it| it.queued_us),
-        sent_ratio: over(|it| it.sent_ratio),
-        needed_ratio: over(|it| it.needed_ratio),
-        utilisation: paths(|it| it.paths.mean_utilisation),
-        utilisation_deviation: paths(|it| it.paths.deviation),
-    }
-}
-
-/// Builds a table for people.
-pub fn table(rows: &[SweepRow]) -> Table {
-    let mut table = Table::new([
-        "scheme",
-        "load",
-        "class",
-        "seeds",
-        "unfinished",
-        "mean us",
-        "p99 us",
-        "goodput Mbit/s",
-        "retx %",
-        "out of order %",
-        "queued us",
-        "utilisation",
-        "its deviation",
-    ]);
-    let text = |it: &Option<Estimate>, digits| it.map_or_else(String::new, |it| it.to_text(digits));
-    for row in rows {
-        table.row([
-            row.scheme.clone().unwrap_or_else(|| "as is".to_owned()),
-            row.load.map_or_else(String::new, |it| it.to_string()),
-            row.class.clone(),
-            row.seeds.to_string(),
-            row.unfinished.to_string(),
-            text(&row.mean_us, 1),
-            text(&row.p99_us, 1),
-            text(&row.goodput_mbps, 0),
-            text(&row.retransmitted_percent, 3),
-            text(&row.out_of_order_percent, 3),
-            text(&row.queued_us, 2),
-            text(&row.utilisation, 3),
-            text(&row.utilisation_deviation, 3),
-        ]);
-    }
-    table
-}
-
-/// A page with the table, and a plot over loads for each class if there are several.
-pub fn page(name: &str, about: &str, rows: &[SweepRow]) -> Page {
-    let mut page = Page::new(format!("Simulated: {name}"))
-        .text(about)
-        .note("Means over seeds, with 95 % confidence intervals (Student's t).");
-    let mut classes: Vec<&str> = Vec::new();
-    for row in rows {
-        if !classes.contains(&row.class.as_str()) {
-            classes.push(&row.class);
-        }
-    }
-    type Metric = fn(&SweepRow) -> Option<Estimate>;
-    let metrics: [(&str, Metric); 2] = [
-        ("mean completion time", |it| it.mean_us),
-        ("99th percentile of completion times", |it| it.p99_us),
-    ];
-    let several = rows.iter().any(|row| row.load != rows[0].load);
-    for class in classes.into_iter().filter(|_| several) {
-        for (title, metric) in metrics {
-            page = page.plot(&over_loads(rows, class, title, metric));
-        }
-    }
-    page.table(&table(rows))
-}
-
-fn over_loads(
-    rows: &[SweepRow],
-    class: &str,
-    title: &str,
-    metric: impl Fn(&SweepRow) -> Option<Estimate>,
-) -> Plot {
-    let mut plot = Plot::new(
-        format!("{class}: {title}"),
-        Axis::linear("load"),
-        Axis::log("us"),
-    );
-    let mut series: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
-    for row in rows.iter().filter(|it| it.class == class) {
-        let (Some(load), Some(value)) = (row.load, metric(row)) else {
-            continue;
-        };
-        let name = row.scheme.clone().unwrap_or_else(|| "as is".to_owned());
-        match series.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, points)) => points.push((load, value.mean)),
-            None => series.push((name, vec![(load, value.mean)])),
-        }
-    }
-    for (name, points) in series {
-        plot = plot.with(Series::line(name, points));
-    }
-    plot
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod list;
+pub(crate) mod merge;
 pub(crate) mod run;
 pub(crate) mod sweep;
 

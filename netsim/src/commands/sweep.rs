@@ -3,15 +3,17 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
 
 use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use netsim::{
-    Source,
-    sweep::{self, Plan, SweepRow},
+    Manifest, Overrides, Source,
+    sweep::{self, Plan, Record, SweepRow},
 };
+use serde_json::json;
 
 use super::{print, print_json};
 use crate::arguments::Sweep;
@@ -19,22 +21,63 @@ use crate::arguments::Sweep;
 pub(crate) fn run(arguments: &Sweep) -> Result<()> {
     let source = Source::find(&arguments.scenario)?;
     let plan = plan(arguments, &source)?;
+    let record = Record::new(&plan, &source)?;
     let out = arguments
         .out
         .clone()
-        .unwrap_or_else(|| PathBuf::from(format!("netsim-{}", source.name())));
+        .unwrap_or_else(|| default_directory(source.name()));
     let cores = || thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.unwrap_or_else(cores);
+    let shard = arguments.shard;
 
-    let bar = progress(plan.len());
-    let runs = plan.run(&source, &out.join("runs"), jobs, |_| bar.inc(1))?;
+    let runs = out.join("runs");
+    fs::create_dir_all(&runs).with_context(|| format!("cannot create {}", runs.display()))?;
+    record.write(&out)?;
+    let bar = progress(shard.count(plan.len()));
+    let known = AtomicUsize::new(0);
+    let done = |is_known: bool| {
+        known.fetch_add(usize::from(is_known), Ordering::Relaxed);
+        bar.inc(1);
+    };
+    let results = plan.run_shard(shard, &source, &runs, jobs, done)?;
     bar.finish_and_clear();
 
-    let rows = sweep::rows(&runs);
-    let about = source.scenario()?.about;
-    write(&out, source.name(), &about, &rows)
-        .with_context(|| format!("cannot write into {}", out.display()))?;
+    if !shard.is_whole() {
+        return report_shard(arguments, results.len(), known.into_inner(), &out);
+    }
+    report(&record, &results, &out, arguments.json)
+}
+
+fn report_shard(arguments: &Sweep, runs: usize, known: usize, out: &Path) -> Result<()> {
+    let shard = arguments.shard;
     if arguments.json {
+        let shard = shard.to_string();
+        return print_json(&json!({ "shard": shard, "runs": runs, "known_before": known }));
+    }
+    print(&format!(
+        "Shard {shard}: {runs} runs, {known} of them known before. `netsim merge {}` makes the table of all shards.",
+        out.display()
+    ))
+}
+
+pub(super) fn default_directory(name: &str) -> PathBuf {
+    PathBuf::from(format!("netsim-{name}"))
+}
+
+/// Writes the table and the page of a sweep, and prints the table.
+pub(super) fn report(
+    record: &Record,
+    runs: &[(Overrides, Manifest)],
+    out: &Path,
+    json: bool,
+) -> Result<()> {
+    let rows = sweep::rows(runs);
+    let about = Source::from_text(&record.scenario, &record.text)
+        .scenario()?
+        .about;
+    write(out, &record.scenario, &about, &rows)
+        .with_context(|| format!("cannot write into {}", out.display()))?;
+    if json {
         return print_json(&rows);
     }
     print(&sweep::table(&rows).to_text())?;

@@ -1,7 +1,11 @@
 //! Experiments: scenarios that can run.
 
-use super::{CloudburstMode, CongestionControl, Scenario, StartMachine, TransportSettings};
-use crate::size_distribution::SizeDistribution;
+use std::collections::BTreeMap;
+
+use super::{
+    CloudburstMode, CongestionControl, Scenario, Sizes, StartMachine, Traffic, TransportSettings,
+};
+use crate::size_distribution::{SizeDistribution, distribution_names};
 
 /// A scenario that has been read and checked, with one scheme and one seed: it can run.
 #[derive(Clone, Debug)]
@@ -36,10 +40,23 @@ impl Experiment {
 
     /// All settings, defaults included, without the schemes that were not taken.
     pub fn settings(&self) -> Scenario {
-        Scenario {
-            schemes: Default::default(),
-            balance: self.scenario.balance.resolved(),
-            ..self.scenario.clone()
+        self.scenario.settings()
+    }
+
+    /// Adds the distributions that are not built in, by name.
+    pub(crate) fn add_sizes(&self, sizes: &mut BTreeMap<String, Vec<(f64, f64)>>) {
+        for (traffic, distribution) in self.scenario.traffic.iter().zip(&self.distributions) {
+            if let (
+                Traffic::Poisson {
+                    sizes: Sizes::Distribution(name),
+                    ..
+                },
+                Some(distribution),
+            ) = (traffic, distribution)
+                && !distribution_names().contains(&name.as_str())
+            {
+                sizes.insert(name.clone(), distribution.points().to_vec());
+            }
         }
     }
 }

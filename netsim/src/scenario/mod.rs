@@ -76,6 +76,17 @@ pub struct Scenario {
     pub schemes: BTreeMap<String, toml::Table>,
 }
 
+impl Scenario {
+    /// All settings, defaults included, without the schemes that were not taken.
+    pub(crate) fn settings(&self) -> Self {
+        Self {
+            schemes: BTreeMap::default(),
+            balance: self.balance.resolved(),
+            ..self.clone()
+        }
+    }
+}
+
 /// TR's, section Large-scale evaluation.
 fn classes() -> Vec<u64> {
     vec![100_000, 1_000_000]

@@ -110,6 +110,26 @@ impl Source {
         })
     }
 
+    /// All settings of a run, defaults included, as far as the file tells them.
+    pub(crate) fn settings(&self, overrides: &Overrides) -> Result<Scenario, ScenarioError> {
+        Ok(self.with_overrides(overrides)?.settings())
+    }
+
+    /// Lays a scheme and other values over the file.
+    pub(crate) fn with_overrides(&self, overrides: &Overrides) -> Result<Scenario, ScenarioError> {
+        let mut scenario = self.scenario()?;
+        // All schemes are checked whichever is asked for: a mistake should not wait for its turn.
+        let schemes: Vec<String> = scenario.schemes.keys().cloned().collect();
+        for name in &schemes {
+            self.with_scheme(&scenario, name)?;
+        }
+        if let Some(name) = &overrides.scheme {
+            scenario = self.with_scheme(&scenario, name)?;
+        }
+        overrides.apply(&mut scenario);
+        Ok(scenario)
+    }
+
     /// Lays a scheme over the file.
     pub(crate) fn with_scheme(
         &self,

@@ -40,16 +40,7 @@ impl Source {
     /// # Errors
     /// When something in it is wrong, with the key.
     pub fn experiment(&self, overrides: &Overrides) -> Result<Experiment, ScenarioError> {
-        let mut scenario = self.scenario()?;
-        // All schemes are checked whichever is asked for: a mistake should not wait for its turn.
-        let schemes: Vec<String> = scenario.schemes.keys().cloned().collect();
-        for name in &schemes {
-            self.with_scheme(&scenario, name)?;
-        }
-        if let Some(name) = &overrides.scheme {
-            scenario = self.with_scheme(&scenario, name)?;
-        }
-        overrides.apply(&mut scenario);
+        let scenario = self.with_overrides(overrides)?;
         let problem = |key: String, problem: String| ScenarioError::Value {
             file: self.file.clone(),
             key,

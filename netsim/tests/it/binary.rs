@@ -1,19 +1,10 @@
 //! The command from outside.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+use std::{fs, path::Path};
 
 use serde_json::Value;
 
-fn netsim(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_netsim"))
-        .args(arguments)
-        .output()
-        .expect("the binary starts")
-}
+use crate::support::netsim;
 
 #[track_caller]
 fn json(arguments: &[&str]) -> Value {

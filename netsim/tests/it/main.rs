@@ -7,6 +7,7 @@ mod documentation;
 mod fabrics;
 mod outages;
 mod scenarios;
+mod shards;
 mod support;
 mod tr;
 #[allow(dead_code, reason = "shared with the tests of other commands")]

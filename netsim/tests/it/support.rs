@@ -1,7 +1,17 @@
 //! Shared by the tests.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
+use std::process::{Command, Output};
+
 use netsim::{Outcome, Overrides, Source};
+
+/// Runs the command.
+pub(crate) fn netsim(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_netsim"))
+        .args(arguments)
+        .output()
+        .expect("the binary starts")
+}
 
 /// Runs the text of a scenario, which must be right.
 pub(crate) fn outcome(text: &str) -> Outcome {

@@ -62,7 +62,16 @@ fn words_of_sweep_are_those_reviewed() {
         &[
             ("no scenario named", &[]),
             ("no such scheme", &["tr-large", "--schemes", "no-such"]),
+            ("a shard beyond the last", &["tr-large", "--shard", "4/3"]),
         ],
+    );
+}
+
+#[test]
+fn words_of_merge_are_those_reviewed() {
+    pin(
+        "merge",
+        &[("no directory", &[]), ("none of a sweep", &["no-such"])],
     );
 }
 
