@@ -22,7 +22,7 @@
 //! | `outcome` | records of flows and of links |
 //! | `simulation` | the event loop of one run |
 //! | `summary` | statistics of one run: its manifest |
-//! | `sweep` | many runs, with confidence intervals over seeds |
+//! | `sweep` | many runs, on one machine or in shards on many, with confidence intervals over seeds |
 
 mod engine;
 mod fabric;

@@ -26,7 +26,7 @@ fn sweep(out: &Path, more: &[&str]) -> String {
 }
 
 #[track_caller]
-fn done(arguments: &[&str]) -> String {
+pub(crate) fn done(arguments: &[&str]) -> String {
     let output = netsim(arguments);
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).expect("text")
@@ -41,7 +41,7 @@ fn refused(arguments: &[&str]) -> String {
 }
 
 /// All files below a directory, with what they hold.
-fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(directory).expect("a directory") {
         let path = entry.expect("an entry").path();

@@ -140,6 +140,18 @@ pub(crate) static NEEDS: &[Need] = &[
     ),
     program(
         TEST,
+        "parallel",
+        &["parallel"],
+        "sweeps of the simulator over many machines",
+    ),
+    program(
+        TEST,
+        "slurmctld",
+        &["slurm-wlm"],
+        "sweeps of the simulator on a cluster",
+    ),
+    program(
+        TEST,
         "curl",
         &["curl"],
         "a real web client before the splitter",
@@ -274,7 +286,14 @@ pub(crate) static NEEDS: &[Need] = &[
 ];
 
 /// Packages that start a service when they are installed.
-pub(crate) const SERVICES: &[&str] = &["keepalived", "nginx", "prometheus"];
+pub(crate) const SERVICES: &[&str] = &[
+    "keepalived",
+    "munge",
+    "nginx",
+    "prometheus",
+    "slurmctld",
+    "slurmd",
+];
 
 const fn program(
     purposes: &'static [Purpose],
