@@ -3,11 +3,11 @@
 //! Elsewhere a compiler finds the processor's instructions for them by itself. The
 //! kernel's machine has none, so they become branches there, and the verifier
 //! follows both branches of each: for a choice among sixteen paths, too many to ever
-//! come to an end. There they are computed.
+//! come to an end. There they are computed. A host's [`Paths`](crate::Paths) computes likewise.
 
 /// 1 if `a` is less than `b`, else 0.
 #[inline(always)]
-pub(super) const fn less(a: u64, b: u64) -> u64 {
+pub const fn less(a: u64, b: u64) -> u64 {
     if cfg!(target_arch = "bpf") {
         borrow(a, b)
     } else {
@@ -17,7 +17,7 @@ pub(super) const fn less(a: u64, b: u64) -> u64 {
 
 /// `a` if `bit` is 1, and `b` if it is 0.
 #[inline(always)]
-pub(super) fn select(bit: u64, a: u64, b: u64) -> u64 {
+pub fn select(bit: u64, a: u64, b: u64) -> u64 {
     if cfg!(target_arch = "bpf") {
         blend(opaque(bit.wrapping_neg()), a, b)
     } else if bit != 0 {
@@ -29,13 +29,19 @@ pub(super) fn select(bit: u64, a: u64, b: u64) -> u64 {
 
 /// The smaller number.
 #[inline(always)]
-pub(super) fn min(a: u64, b: u64) -> u64 {
+pub fn min(a: u64, b: u64) -> u64 {
     select(less(a, b), a, b)
+}
+
+/// The larger number.
+#[inline(always)]
+pub fn max(a: u64, b: u64) -> u64 {
+    select(less(a, b), b, a)
 }
 
 /// The sum, or the largest number there is.
 #[inline(always)]
-pub(super) fn saturating_add(a: u64, b: u64) -> u64 {
+pub fn saturating_add(a: u64, b: u64) -> u64 {
     let sum = a.wrapping_add(b);
     select(less(sum, a), u64::MAX, sum)
 }
@@ -53,7 +59,7 @@ const fn blend(mask: u64, a: u64, b: u64) -> u64 {
 /// The same number, of which the compiler no longer knows what it can be: it would
 /// make a branch of one of two, and leave out a bound that only the verifier needs.
 #[inline(always)]
-pub(super) fn opaque(number: u64) -> u64 {
+pub fn opaque(number: u64) -> u64 {
     #[cfg(target_arch = "bpf")]
     let number = {
         let mut number = number;
@@ -91,6 +97,7 @@ mod tests {
         fn they_are_the_operators(a in number(), b in number()) {
             prop_assert_eq!(less(a, b), u64::from(a < b));
             prop_assert_eq!(min(a, b), a.min(b));
+            prop_assert_eq!(max(a, b), a.max(b));
             prop_assert_eq!(saturating_add(a, b), a.saturating_add(b));
         }
     }

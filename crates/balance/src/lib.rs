@@ -15,6 +15,7 @@
 //! | [`Presto`] | each cell of 64 KB, in turn | nothing |
 //! | [`LetFlow`] | at each gap, at random | weight |
 //! | [`Tr`] | each packet, where that keeps the flow in order | delay, backlogs, short flows |
+//! | [`EarliestArrival`] | each packet, where that keeps the flow in order | delay, backlogs |
 //! | [`Placement`] | never; placed once, when it turns long | weight, backlog, flows there |
 //!
 //! All of them keep to usable paths as long as there is one, and fail open: if
@@ -47,7 +48,8 @@
 extern crate std;
 
 mod active_flows;
-mod arithmetic;
+pub mod arithmetic;
+mod earliest;
 mod ecmp;
 mod letflow;
 mod path;
@@ -63,6 +65,7 @@ pub mod ttl;
 mod virtual_queue;
 
 pub use active_flows::{ActiveFlows, Activity};
+pub use earliest::{EarliestArrival, EarliestFlow};
 pub use ecmp::Ecmp;
 pub use letflow::{LetFlow, LetFlowFlow};
 pub use path::{PathView, Paths, Snapshot};

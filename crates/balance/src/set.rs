@@ -1,7 +1,7 @@
 //! Path numbers, and sets of paths as bit masks.
 
 use super::Paths;
-use super::arithmetic::opaque;
+use super::arithmetic::{less, opaque};
 use super::random::below;
 
 /// How many paths a balancer can choose among.
@@ -236,17 +236,34 @@ impl PathSet {
     /// weight; equal shares if no weight is above 0.
     #[inline(always)]
     pub fn pick_weighted<P: Paths + ?Sized>(self, paths: &P, random: u64) -> PathId {
-        let weight = |path| paths.view(path).weight as u64;
-        let total = self.iter().map(weight).sum();
-        let mut left = below(random, total);
-        for path in self.iter() {
-            let weight = weight(path);
-            if left < weight {
-                return path;
-            }
-            left -= weight;
+        // Loops without adapters or branches: what a compiler makes a function of has a type that the
+        // kernel does not take, and its verifier would follow both ways at each path.
+        let mut total = 0;
+        for path in PathId::all() {
+            total += self.weight_of(path, paths);
+        }
+        let left = below(random, total);
+        let (mut sum, mut passed) = (0, 0);
+        for path in PathId::all() {
+            sum += self.weight_of(path, paths);
+            passed += 1 ^ less(left, sum);
+        }
+        if passed < MAX_PATHS as u64 {
+            return PathId(opaque(passed) as u8 & INDEX_MASK);
         }
         self.pick(random)
+    }
+
+    /// The weight of one of its paths, and 0 of another.
+    #[inline(always)]
+    fn weight_of<P: Paths + ?Sized>(self, path: PathId, paths: &P) -> u64 {
+        if cfg!(target_arch = "bpf") {
+            paths.view(path).weight as u64 & (self.0 as u64 >> path.index() & 1).wrapping_neg()
+        } else if self.contains(path) {
+            paths.view(path).weight as u64
+        } else {
+            0
+        }
     }
 
     /// The path that has its turn after `previous`.
