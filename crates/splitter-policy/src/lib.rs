@@ -34,6 +34,7 @@
 //! | [`cpu_queues`] | virtual queues that all CPUs share without losing a packet |
 //! | [`dedicated`] | hand-over between tunnels of one class each |
 //! | [`share`] | strict priority on tunnels that carry both classes |
+//! | [`paths`] | the tunnels of a site as one list of paths |
 //! | [`queue_search`] | how the real queues are found |
 //! | [`models`] | the virtual queues of both, as a host keeps them |
 //! | [`classify`](mod@classify) | short or long, and the verdict on a packet |
@@ -69,6 +70,7 @@ pub mod models;
 pub mod next_hop;
 pub mod packet;
 pub mod pass_reason;
+pub mod paths;
 pub mod queue_search;
 pub mod reverse;
 pub mod settings;

@@ -1,0 +1,149 @@
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::vec::Vec;
+
+use flow_balance::{Balancer, EarliestArrival, EarliestFlow, Packet};
+use proptest::prelude::*;
+
+use super::*;
+
+const MBIT: u64 = 1_000_000;
+
+fn site(tunnels: &[(u64, u64)], has_priority: bool) -> SitePaths {
+    let mut site = SitePaths {
+        known: (1 << tunnels.len()) - 1,
+        usable: (1 << tunnels.len()) - 1,
+        has_priority: has_priority.into(),
+        ..SitePaths::default()
+    };
+    for (path, (rate, propagation_ns)) in site.tunnels.iter_mut().zip(tunnels) {
+        *path = TunnelPath {
+            propagation_ns: *propagation_ns,
+            service: ServiceTime::from_bits_per_second(*rate),
+            queue_ns: 50_000_000,
+            weight: 1,
+            mark: 0,
+        };
+    }
+    site
+}
+
+fn path(number: usize) -> PathId {
+    PathId::new(number).unwrap()
+}
+
+impl SharedWord for AtomicU64 {
+    fn get(&self) -> u64 {
+        self.load(Ordering::Relaxed)
+    }
+
+    fn exchange(&self, old: u64, new: u64) -> bool {
+        self.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    fn add(&self, amount: u64) -> u64 {
+        self.fetch_add(amount, Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn no_packet_of_another_processor_is_lost() {
+    const EACH: u64 = 20_000;
+    let mut site = site(&[(1_000 * MBIT, 0)], false);
+    site.tunnels[0].queue_ns = u64::MAX / 2;
+    let queues = TunnelQueues::<AtomicU64>::default();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..EACH {
+                    LivePaths::new(&site, &queues, Some(Class::Long), 1_000).send(path(0), 1_500);
+                }
+            });
+        }
+    });
+    let sent_ns = 4 * EACH * site.tunnels[0].service.of(1_500);
+    assert_eq!(queues.all[0].get(), 1_000 + sent_ns);
+}
+
+#[test]
+fn short_flows_wait_for_each_other_alone_where_they_go_first() {
+    let queues = TunnelQueues::<Cell<u64>>::default();
+    for (has_priority, expected) in [(true, 0), (false, 12_000_000)] {
+        let site = site(&[(MBIT, 0)], has_priority);
+        if has_priority {
+            LivePaths::new(&site, &queues, Some(Class::Long), 7).send(path(0), 1_500);
+        }
+        let seen = LivePaths::new(&site, &queues, Some(Class::Short), 7);
+        let backlog_ns = seen.view(path(0)).local_backlog_ns;
+        assert!(backlog_ns.abs_diff(expected) < 1_000, "{backlog_ns}");
+        // What is not split waits with the long flows.
+        let other = LivePaths::new(&site, &queues, None, 7);
+        assert!(other.view(path(0)).local_backlog_ns.abs_diff(12_000_000) < 1_000);
+    }
+}
+
+#[test]
+fn what_a_full_queue_drops_is_not_counted() {
+    let site = site(&[(8 * MBIT, 0)], true);
+    let queues = TunnelQueues::<Cell<u64>>::default();
+    for class in [Class::Long, Class::Short] {
+        let before = queues.all[0].get();
+        for _ in 0..1_000 {
+            LivePaths::new(&site, &queues, Some(class), 5).send(path(0), 1_000);
+        }
+        let added_ns = queues.all[0].get() - before.max(5);
+        assert!((50_000_000..52_000_000).contains(&added_ns), "{added_ns}");
+    }
+}
+
+#[test]
+fn merged_segments_have_headers_of_their_own() {
+    assert_eq!(wire_bytes(1_514, 0, false), 1_514);
+    assert_eq!(wire_bytes(1_514, 1, false), 1_514);
+    assert_eq!(wire_bytes(66 + 3 * 1_448, 3, false), 3 * 1_514);
+    assert_eq!(wire_bytes(86 + 2 * 1_428, 2, true), 2 * 1_514);
+}
+
+#[test]
+fn mark_of_a_tunnel_leaves_all_other_bits() {
+    let mut site = site(&[(MBIT, 0), (MBIT, 0)], false);
+    site.mark_mask = 0xf80;
+    site.tunnels[1].mark = 2 << 7;
+    assert_eq!(site.marked(0xffff_ffff, path(1)), 0xffff_f17f);
+}
+
+proptest! {
+    /// One flow over tunnels that are FIFOs of the stated rates and delays: each packet arrives after
+    /// the one before, whatever else the tunnels carry.
+    #[test]
+    fn flow_stays_in_order_where_tunnels_are_as_stated(
+        tunnels in proptest::collection::vec((1u64..100, 0u64..40), 1..6),
+        packets in proptest::collection::vec((0u64..2_000_000, 60u32..1_515, any::<bool>()), 1..300),
+    ) {
+        let tunnels: Vec<_> = tunnels.iter().map(|(rate, ms)| (rate * MBIT, ms * 1_000_000)).collect();
+        let site = site(&tunnels, false);
+        let queues = TunnelQueues::<Cell<u64>>::default();
+        let mut free_at_ns = [0u64; MAX_PATHS];
+        let mut flow = [EarliestFlow::default(); 2];
+        let (mut now_ns, mut last_ns) = (1_000u64, [0; 2]);
+        for (gap_ns, bytes, is_other) in packets {
+            now_ns += gap_ns;
+            let paths = LivePaths::new(&site, &queues, Some(Class::Long), now_ns);
+            let packet = Packet { now_ns, bytes, flow_hash: is_other.into() };
+            let of = usize::from(is_other);
+            let chosen = EarliestArrival::default().choose(&mut (), &mut flow[of], &paths, &packet);
+            paths.send(chosen, bytes);
+            let tunnel = &site.tunnels[chosen.index()];
+            // What does not fit is dropped.
+            let free_at_ns = &mut free_at_ns[chosen.index()];
+            if *free_at_ns > now_ns + tunnel.queue_ns {
+                continue;
+            }
+            *free_at_ns = (*free_at_ns).max(now_ns) + tunnel.service.of(bytes.into());
+            let arrives_ns = *free_at_ns + tunnel.propagation_ns;
+            prop_assert!(arrives_ns >= last_ns[of], "{arrives_ns} after {}", last_ns[of]);
+            last_ns[of] = arrives_ns;
+        }
+    }
+}
