@@ -9,6 +9,7 @@
     )
 )]
 
+pub mod balance;
 pub mod clock;
 pub mod egress;
 pub mod frame;

@@ -7,7 +7,7 @@ use aya_ebpf::btf_maps::{Array, HashMap};
 use aya_ebpf::macros::{btf_map, classifier, xdp};
 use aya_ebpf::programs::{TcContext, XdpContext};
 use splitter_ebpf::frame::Frame;
-use splitter_ebpf::{clock, egress, pipeline, redirect, verdict_log};
+use splitter_ebpf::{balance, clock, egress, pipeline, redirect, verdict_log};
 use splitter_policy::clock::ClockReading;
 use splitter_policy::flow::{FlowKey, FlowKeyV6, TapEntry};
 use splitter_policy::packet::{Network, Transport};
@@ -46,6 +46,22 @@ pub fn mark(context: TcContext) -> i32 {
         Outcome::Dropped => SHOT,
         Outcome::Split { .. } | Outcome::Passed(_) => NEXT,
     }
+}
+
+/// Marks as [`mark`] does, and beside the class the tunnel that each packet is to take, where those of
+/// the site are one list.
+#[classifier]
+pub fn mark_balanced(context: TcContext) -> i32 {
+    let Some(outcome) = pipeline::split(&context) else {
+        return NEXT;
+    };
+    verdict_log::write_skb(&context, outcome);
+    match outcome {
+        Outcome::Dropped => return SHOT,
+        Outcome::Split { class, .. } => balance::choose(&context, Some(class)),
+        Outcome::Passed(_) => balance::choose(&context, None),
+    }
+    NEXT
 }
 
 /// Marks as [`split`] does, and puts what was split into its tunnel at once where

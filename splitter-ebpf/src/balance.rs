@@ -1,0 +1,260 @@
+//! The choice of a tunnel for each packet, where those of a site are one list: a function of its own
+//! behind the split program's, and maps that only it uses.
+//!
+//! What a flow has to remember lies in an array by its hash. Two flows of one hash share that and are
+//! kept in order together; nobody can fill it, and nothing is looked up in buckets.
+
+use core::mem::size_of;
+
+use aya_ebpf::Global;
+use aya_ebpf::bindings::__sk_buff;
+use aya_ebpf::btf_maps::{Array, PerCpuArray};
+use aya_ebpf::helpers::bpf_get_hash_recalc;
+use aya_ebpf::macros::btf_map;
+use aya_ebpf::programs::TcContext;
+use flow_balance::{Balancer, Drb, EarliestArrival, Ecmp, LetFlow, Packet, PathId, Presto, Rps};
+use splitter_policy::flow::Class;
+use splitter_policy::paths::{
+    BalancerNumber, LivePaths, PathCounters, SitePaths, TunnelQueues, wire_bytes,
+};
+
+use crate::clock;
+use crate::models::KernelWord;
+use crate::pipeline::SETTINGS;
+
+/// The number of the balancer. The verifier knows it, and leaves out the others.
+#[unsafe(no_mangle)]
+static BALANCER: Global<u8> = Global::new(BalancerNumber::TR.0);
+
+#[btf_map]
+static SITE_PATHS: Array<SitePaths, 1> = Array::new();
+
+#[btf_map]
+static PATH_QUEUES: Array<TunnelQueues<KernelWord>, 1> = Array::new();
+
+/// How many flows are told apart.
+const FLOWS: usize = 65_536;
+
+/// What a balancer notes of a flow, and when it did so.
+#[repr(C)]
+struct FlowSlot {
+    seen_ns: u64,
+    state: [u64; 7],
+}
+
+#[btf_map]
+static PATH_FLOWS: Array<[u64; size_of::<FlowSlot>() / 8], FLOWS> = Array::new();
+
+#[btf_map]
+static PATH_COUNTERS: PerCpuArray<PathCounters, 1> = PerCpuArray::new();
+
+/// A flow that was silent for so long starts again.
+const IDLE_NS: u64 = 30_000_000_000;
+
+/// What each step leaves for the next: the packet, and what was chosen.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct PathScratch {
+    now_ns: u64,
+    bytes: u64,
+    hash: u64,
+    class: u64,
+    path: u64,
+}
+
+#[btf_map]
+static PATH_SCRATCH: PerCpuArray<[u64; size_of::<PathScratch>() / 8], 1> = PerCpuArray::new();
+
+/// [`Class`] as a number, and what is not split.
+const NOT_SPLIT: u64 = 2;
+/// Nothing was chosen.
+const NONE: u64 = u64::MAX;
+
+/// Has a packet take one of the site's tunnels, if it is IP and there are any.
+#[inline(always)]
+pub fn choose(context: &TcContext, class: Option<Class>) {
+    let class = match class {
+        Some(class) => class as u64,
+        None => NOT_SPLIT,
+    };
+    // One after the other, for the stack of all of them is more than Linux 6.1 has left.
+    if look_at_packet(context.skb.skb, class) == 0 {
+        return;
+    }
+    match BalancerNumber(BALANCER.load()) {
+        BalancerNumber::ECMP => choose_ecmp(),
+        BalancerNumber::RPS => choose_rps(),
+        BalancerNumber::DRB => choose_drb(),
+        BalancerNumber::PRESTO => choose_presto(),
+        BalancerNumber::LETFLOW => choose_letflow(),
+        BalancerNumber::TR => choose_tr(),
+        _ => return,
+    };
+    take_path(context.skb.skb);
+}
+
+const ETH_P_IP: u32 = 0x0800u16.to_be() as u32;
+const ETH_P_IPV6: u32 = 0x86ddu16.to_be() as u32;
+
+/// Notes what balancers look at of a packet; 0 where none is to be asked.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn look_at_packet(context: *mut __sk_buff, class: u64) -> u64 {
+    let (Some(site), Some(scratch)) = (SITE_PATHS.get(0), scratch()) else {
+        return 0;
+    };
+    // SAFETY: the context is the one that the kernel passed to the program.
+    let skb = unsafe { &*context };
+    let is_v6 = skb.protocol == ETH_P_IPV6;
+    if site.known == 0 || !is_v6 && skb.protocol != ETH_P_IP {
+        return 0;
+    }
+    *scratch = PathScratch {
+        now_ns: clock::monotonic_ns(),
+        bytes: wire_bytes(skb.len, skb.gso_segs, is_v6).into(),
+        // SAFETY: the helper takes the context of the program.
+        hash: unsafe { bpf_get_hash_recalc(context.cast()) }.into(),
+        class,
+        path: NONE,
+    };
+    1
+}
+
+/// Defines a function for each balancer, which the verifier checks once.
+macro_rules! balancers {
+    ($($name:ident: $choose:expr;)*) => {$(
+        /// Runs the balancer, and notes the path.
+        #[inline(never)]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name() -> u64 {
+            let choose: fn(&Asked<'_>) -> Option<PathId> = $choose;
+            asked().and_then(|(asked, path)| {
+                *path = choose(&asked)?.index() as u64;
+                Some(())
+            });
+            0
+        }
+    )*};
+}
+
+const SEED: u64 = 0;
+
+balancers! {
+    choose_ecmp: |asked| Some(asked.choose(&Ecmp { seed: SEED }, &mut (), &mut ()));
+    choose_rps: |asked| Some(asked.choose(&Rps { seed: SEED }, &mut (), asked.flow()?));
+    choose_drb: |asked| Some(asked.choose(&Drb { seed: SEED }, &mut (), asked.flow()?));
+    choose_presto: |asked| {
+        let presto = Presto {
+            cell_bytes: Presto::DEFAULT_CELL_BYTES,
+            seed: SEED,
+        };
+        Some(asked.choose(&presto, &mut (), asked.flow()?))
+    };
+    choose_letflow: |asked| {
+        let letflow = LetFlow {
+            gap_ns: asked.paths.site().gap_ns,
+            seed: SEED,
+        };
+        Some(asked.choose(&letflow, &mut (), asked.flow()?))
+    };
+    choose_tr: |asked| {
+        Some(asked.choose(&EarliestArrival { seed: SEED }, &mut (), asked.flow()?))
+    };
+}
+
+/// A packet, and the paths as it finds them.
+struct Asked<'a> {
+    paths: LivePaths<'a, KernelWord>,
+    packet: Packet,
+}
+
+impl Asked<'_> {
+    #[inline(always)]
+    fn choose<B: Balancer>(
+        &self,
+        balancer: &B,
+        shared: &mut B::Shared,
+        flow: &mut B::Flow,
+    ) -> PathId {
+        balancer.choose(shared, flow, &self.paths, &self.packet)
+    }
+
+    /// What the balancer has noted of the packet's flow, of which all zeros are a new one.
+    #[inline(always)]
+    fn flow<F>(&self) -> Option<&'static mut F> {
+        const { assert!(size_of::<F>() <= 56 && align_of::<F>() <= 8) };
+        let slot = PATH_FLOWS.get_ptr_mut(self.packet.flow_hash as u32 % FLOWS as u32)?;
+        // SAFETY: the value stays mapped while the program runs, and is made of integers. A flow whose
+        // packets come on several CPUs may be noted out of order.
+        let slot = unsafe { &mut *slot.cast::<FlowSlot>() };
+        let now_ns = self.packet.now_ns;
+        if now_ns.wrapping_sub(slot.seen_ns) > IDLE_NS {
+            slot.state = [0; 7];
+        }
+        slot.seen_ns = now_ns;
+        // SAFETY: as long and aligned, as checked; balancers' flows are made of integers.
+        Some(unsafe { &mut *slot.state.as_mut_ptr().cast() })
+    }
+}
+
+/// What [`look_at_packet`] has noted, and where the answer goes.
+#[inline(always)]
+fn asked() -> Option<(Asked<'static>, &'static mut u64)> {
+    let (site, queues) = (SITE_PATHS.get(0)?, PATH_QUEUES.get(0)?);
+    let scratch = scratch()?;
+    let asked = Asked {
+        paths: LivePaths::new(site, queues, class(scratch.class), scratch.now_ns),
+        packet: Packet {
+            now_ns: scratch.now_ns,
+            bytes: scratch.bytes as u32,
+            // Its low bits are those of the hash, and its high ones as well spread.
+            flow_hash: scratch.hash.wrapping_mul(0x9e37_79b9_0000_0001),
+        },
+    };
+    Some((asked, &mut scratch.path))
+}
+
+#[inline(always)]
+const fn class(number: u64) -> Option<Class> {
+    match number {
+        NOT_SPLIT => None,
+        number => Some(Class::numbered(number)),
+    }
+}
+
+/// Marks the packet for the tunnel that was chosen, and puts it into the queue in front of that.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn take_path(context: *mut __sk_buff) -> u64 {
+    // SAFETY: the context is the one that the kernel passed to the program.
+    let skb = unsafe { &mut *context };
+    take_path_of(skb).map_or(0, |()| 1)
+}
+
+#[inline(always)]
+fn take_path_of(skb: &mut __sk_buff) -> Option<()> {
+    let config = &SETTINGS.get(0)?.config;
+    let (asked, path) = asked()?;
+    let path = PathId::new(*path as usize)?;
+    let class = class(scratch()?.class);
+    asked.paths.send(path, asked.packet.bytes);
+    let mark = match class {
+        Some(Class::Short) => config.mark_bits.applied_to(skb.mark, config.short_mark),
+        Some(Class::Long) => config.mark_bits.applied_to(skb.mark, config.long_mark),
+        None => skb.mark,
+    };
+    skb.mark = asked.paths.site().marked(mark, path);
+    // SAFETY: a per-CPU value, and nothing interrupts a device's ingress on its CPU.
+    let counters = unsafe { &mut *PATH_COUNTERS.get_ptr_mut(0)? };
+    counters.count(path, class, asked.packet.bytes);
+    Some(())
+}
+
+#[inline(always)]
+fn scratch() -> Option<&'static mut PathScratch> {
+    // SAFETY: a per-CPU value, and programs that receive packets do not interrupt each other on one
+    // CPU; each step takes it once.
+    PATH_SCRATCH
+        .get_ptr_mut(0)
+        .map(|words| unsafe { &mut *words.cast() })
+}
