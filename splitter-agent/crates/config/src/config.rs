@@ -14,8 +14,9 @@ use crate::diagnostic::{ConfigError, Diagnostic};
 use crate::key::Change::{Reload, Restart, Set};
 use crate::kind::{boolean, enumeration, instance_name, interface, list, path, word};
 use crate::sections::{
-    ACROSS, Advise, Attach, Flows, Handover, Health, Log, Marks, Metrics, Routes, Share, Site,
-    Steering, SteeringMode, Tunnel, Tunnels, WITHIN, listed_sites, read_sites,
+    ACROSS, Advise, Attach, Balance, Flows, Handover, Health, Log, Marks, Metrics, Routes, Share,
+    Site, Steering, SteeringMode, Tunnel, Tunnels, WITHIN, listed_sites, listed_tunnels,
+    read_listed, read_sites,
 };
 use crate::source::Source;
 use crate::values::{Dscp, InstanceName};
@@ -58,6 +59,20 @@ section! {
                  be known.",
             );
 
+        /// Packets choose among the tunnels of the site, which are one list then, in one of these
+        /// ways: "tr" (the earliest arrival that keeps the flow in order), "drb" and "presto" (turns
+        /// for each packet, and for each 64 KB). Known and refused yet: "ecmp" (a hash of the flow),
+        /// "rps" (chance), "letflow" (chance after a pause), "tr-paper" (TR to the letter),
+        /// "placement".
+        balance: Option<Balance> = key("balance", Reload, word())
+            .optional("each flow has a tunnel of its class")
+            .examples(&["\"tr\""])
+            .off()
+            .trade_off(
+                "With `tr` [one flow fills several tunnels](../how-to/uplinks-as-one.md), in order. \
+                 Needs `steering.mode = \"mark\"`, and `tr` all rates.",
+            );
+
         /// These interfaces face the site. Traffic that *arrives* here is split.
         lan: Vec<InterfaceName> = key(
             "lan",
@@ -81,6 +96,10 @@ section! {
         shadow: bool = key("shadow", Set, boolean())
             .default(false)
             .trade_off("For [measuring before you split](../how-to/change.md#measure-before-you-split).");
+
+        /// With balance, the tunnels of the site may be listed here, 2 to 16 of them, instead of in the
+        /// sections of the classes.
+        listed: Vec<Tunnel> = listed_tunnels();
 
         /// Instead of describing one remote site by the sections below, a file may list up to 256,
         /// each with destinations and tunnels of its own. Each flow takes the tunnels of the site
@@ -316,6 +335,7 @@ fn without_nulls(json: &mut Json) {
 /// `None` only where something required is missing or wrong, which the source has noted.
 fn parsed(source: &Source<'_>) -> Option<Config> {
     let mut given = Config::read(&source.top());
+    read_listed(&source.top(), &mut given);
     read_sites(&source.top(), &mut given);
     for rule in WITHIN {
         rule(source, &given);

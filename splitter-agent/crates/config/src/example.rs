@@ -20,7 +20,7 @@ pub fn example() -> String {
     let mut text = HEAD.to_owned();
     let (lists, single): (Vec<_>, Vec<_>) = { Config::keys("") }
         .into_iter()
-        .partition(|key| key.bare() == "site");
+        .partition(|key| ["site", "tunnels"].contains(&key.bare()));
     for key in single {
         text += "\n";
         text += &entry(&key, 0, true);
@@ -54,9 +54,13 @@ pub fn example() -> String {
 /// The list that may take the place of the only site, in a comment.
 fn sites(key: &Key) -> String {
     let mut text = format!("\n{}", comment(&plain(&key.doc)));
-    for site in SITES_EXAMPLE {
+    let tables = match key.bare() {
+        "tunnels" => LISTED_EXAMPLE.as_slice(),
+        _ => SITES_EXAMPLE.as_slice(),
+    };
+    for table in tables {
         text += &format!("#\n# [[{}]]\n", key.name);
-        for (key, value) in site {
+        for (key, value) in *table {
             text += &format!("# {key} = {value}\n");
         }
     }

@@ -42,9 +42,9 @@ pub use overrides::{Overrides, SetError};
 pub use replacement::{ReplaceError, Replacement};
 pub use schema::schema;
 pub use sections::{
-    Advise, Attach, AttachMode, CloudburstQueue, DscpMatch, Flows, Gateways, Handover, Health, Log,
-    LongQueue, MAX_SITES, MAX_TUNNELS, Marks, Metrics, PacketLog, Protocol, Routes, Share, Site,
-    SiteHealth, Steering, SteeringMode, Tunnel, Tunnels,
+    Advise, Attach, AttachMode, Balance, CloudburstQueue, DscpMatch, Flows, Gateways, Handover,
+    Health, Log, LongQueue, MAX_SITES, MAX_TUNNELS, Marks, Metrics, PacketLog, Protocol, Routes,
+    Share, Site, SiteHealth, Steering, SteeringMode, Tunnel, Tunnels,
 };
 pub use values::{
     Dscp, InstanceName, InvalidValue, NumaNode, RulePriority, SiteName, TableId, TableSize,

@@ -2,6 +2,7 @@
 
 mod advise;
 mod attach;
+mod balance;
 mod flows;
 mod handover;
 mod health;
@@ -18,6 +19,8 @@ mod tunnels;
 
 pub use advise::Advise;
 pub use attach::{Attach, AttachMode};
+pub use balance::Balance;
+pub(crate) use balance::{listed as listed_tunnels, read_listed};
 pub use flows::{Flows, Protocol};
 pub use handover::Handover;
 pub use health::Health;
@@ -57,6 +60,7 @@ pub(crate) const ACROSS: &[fn(&Source<'_>, &Config)] = &[
     share::tunnels_can_be_shaped,
     share::cloudburst_has_its_own_mark,
     steering::mode_is_possible,
+    balance::choice_is_possible,
     sites::sites_are_distinct,
     sites::sites_are_possible,
     sites::thresholds_are_possible,

@@ -172,7 +172,7 @@ impl<'s, 't> Section<'s, 't> {
 
     /// Tells whether it is a table of a list of tunnels.
     pub(crate) fn is_listed(&self) -> bool {
-        self.name.ends_with(".tunnels")
+        self.name == "tunnels" || self.name.ends_with(".tunnels")
     }
 
     /// Opens the section of the keys above all sections.

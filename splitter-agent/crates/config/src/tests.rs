@@ -1,5 +1,6 @@
 //! What the parser makes of a text: the defaults, and by section the rest.
 
+mod balance;
 mod health;
 mod keys;
 mod mistakes;

@@ -203,6 +203,14 @@ impl TableId {
     /// The default table of the long tunnel.
     pub const LONG: Self = Self(10402);
 
+    /// The default table of the first of all tunnels, where packets choose among them.
+    pub const OF_TUNNELS: Self = Self(10411);
+
+    /// Returns the table so many numbers after this one, if it is one that the agent may call its own.
+    pub(crate) fn after(self, count: u32) -> Option<Self> {
+        self.0.checked_add(count)?.try_into().ok()
+    }
+
     /// Returns the default table of a class.
     pub(crate) const fn of(class: TunnelRole) -> Self {
         match class {

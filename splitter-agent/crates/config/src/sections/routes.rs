@@ -12,7 +12,7 @@ use crate::declare::section;
 use crate::key::Change::Reload;
 use crate::kind::{boolean, list, prefix, whole};
 use crate::source::Source;
-use crate::values::RulePriority;
+use crate::values::{RulePriority, TableId};
 
 section! {
     /// Says what the agent puts into the kernel's routing policy.
@@ -51,6 +51,21 @@ section! {
                  its `gateway` where the tunnel has one of that family.",
             );
 
+        /// With balance each tunnel has a routing table of its own, from this one on in their order.
+        tunnel_tables: TableId = key(
+            "tunnel_tables",
+            Reload,
+            whole(1..=u32::MAX).except(
+                0,
+                "table 0 means \"unspecified\" to the kernel",
+                "give the first of 16 tables that nothing else uses, such as 10411",
+            ),
+        )
+        .default(TableId::OF_TUNNELS)
+        .also("not 238 to 255")
+        .off()
+        .trade_off("Routes of others in them would be lost in the agent's.");
+
         /// The agent's rules take this priority and the two after it; where destinations have
         /// prefixes of several lengths, three for each length.
         rule_priority: RulePriority = key(
@@ -76,6 +91,14 @@ impl Config {
         let of_family = destinations.iter().filter(|it| Family::of(it) == family);
         let lengths: BTreeSet<_> = of_family.map(IpNet::prefix_len).collect();
         lengths.into_iter().rev().collect()
+    }
+
+    /// Lists the table of each tunnel, in the order of [`Config::tunnels`]; none without `balance`.
+    #[must_use]
+    pub fn tunnel_tables(&self) -> Vec<TableId> {
+        let first = self.routes.tunnel_tables;
+        let all = (0..).zip(self.tunnel_marks());
+        all.filter_map(|(index, _)| first.after(index)).collect()
     }
 
     /// Returns how many groups of three rules there are: one for each of those lengths, in the family

@@ -112,7 +112,8 @@ pub(super) fn tunnels_can_be_shaped(source: &Source<'_>, config: &Config) {
         return;
     }
     // Which of several the kernel's hash takes is not known, and so neither is what waits there.
-    let is_several = |class| config.tunnels_of(class).are_several();
+    // With `balance` it is.
+    let is_several = |class| config.balance.is_none() && config.tunnels_of(class).are_several();
     for class in TunnelRole::ALL
         .into_iter()
         .filter(|class| is_several(*class))

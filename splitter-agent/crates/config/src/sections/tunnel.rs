@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::{NonZeroU8, NonZeroU32};
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use splitter_netlink::{Family, InterfaceName};
@@ -10,7 +11,7 @@ use crate::Config;
 use crate::declaration::key;
 use crate::declare::section;
 use crate::key::Change::{Reload, Set};
-use crate::kind::{Kind, Refusals, Value, address, interface, whole};
+use crate::kind::{Kind, Refusals, Value, address, interface, milliseconds, whole};
 use crate::values::InvalidValue;
 
 section! {
@@ -54,6 +55,16 @@ section! {
              without waiting for a pause. Too high is worse than too low: the flow would overtake \
              itself.",
         );
+
+        /// States how long a packet is on its way to the other border while nothing waits.
+        delay: Option<Duration> = key("delay_ms", Reload, milliseconds(0..=60_000))
+            .optional("half of the shortest round trip of the probes, or 0 without a peer")
+            .examples(&["10"])
+            .off()
+            .trade_off(
+                "Only with `balance`. What counts is by how much tunnels differ: too much for one of \
+                 them, and packets by it come early.",
+            );
 
         /// The other border has this address in this tunnel, where its agent answers probes. Needs
         /// health.key_file.

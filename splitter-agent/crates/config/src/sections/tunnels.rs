@@ -39,7 +39,7 @@ pub struct Tunnels {
 }
 
 /// The keys of a tunnel that may stand in the section of its class.
-const OWN_KEYS: [&str; 4] = ["device", "gateway", "rate_mbit", "peer"];
+const OWN_KEYS: [&str; 5] = ["device", "gateway", "rate_mbit", "delay_ms", "peer"];
 
 const MEANS_NONE: &str = "table 0 means \"unspecified\" to the kernel";
 const OTHER_TABLE: &str = "give the number of a table that nothing else uses, such as 10401";
@@ -86,14 +86,17 @@ impl declare::Section for Tunnels {
         let class = class_of(section.name());
         let table = table(class).read(section).unwrap_or(TableId::of(class));
         let mut list = Vec::new();
-        if section.top().get("site").is_some() {
-            // Those are read with their sites.
+        let elsewhere = if section.top().get("site").is_some() {
+            Some("sites are listed, each with tunnels of its own")
+        } else if section.top().get("tunnels").is_some() {
+            Some("the tunnels of the site are listed, each with keys of its own")
+        } else {
+            None
+        };
+        if let Some(elsewhere) = elsewhere {
+            // Those are read with their lists.
             for key in OWN_KEYS.into_iter().chain(["tunnels"]) {
-                refuse_beside(
-                    section,
-                    key,
-                    "sites are listed, each with tunnels of its own",
-                );
+                refuse_beside(section, key, elsewhere);
             }
         } else {
             list = tunnels_in(section, list_name(class))?;
@@ -134,7 +137,7 @@ const fn list_name(class: TunnelRole) -> &'static str {
     }
 }
 
-fn tunnel(section: &Section<'_, '_>) -> Option<Tunnel> {
+pub(super) fn tunnel(section: &Section<'_, '_>) -> Option<Tunnel> {
     Tunnel::complete(&Tunnel::read(section), &Given::default())
 }
 
@@ -191,6 +194,13 @@ fn refuse_beside(section: &Section<'_, '_>, key: &'static str, what: &str) {
 
 /// Finds where each tunnel of a class stands in the source, in the order of [`Tunnels::iter`].
 pub(super) fn places<'s, 't>(source: &'s Source<'t>, class: TunnelRole) -> Vec<Section<'s, 't>> {
+    if let Some(mut listed) = source.top().tables("tunnels", "tunnels") {
+        let others = listed.split_off(1.min(listed.len()));
+        return match class {
+            TunnelRole::Short => listed,
+            TunnelRole::Long => others,
+        };
+    }
     match sites::sections(&source.top()) {
         None => places_in(source.section(class.name()), list_name(class)),
         Some(sites) => {
@@ -222,7 +232,7 @@ pub(super) fn all_places<'s, 't>(source: &'s Source<'t>) -> Vec<Section<'s, 't>>
 }
 
 /// The kind of the list of tunnels. `Tunnels` reads it, as each table is a section of its own.
-struct TunnelList;
+pub(super) struct TunnelList;
 
 impl Kind for TunnelList {
     type Value = Vec<Tunnel>;
