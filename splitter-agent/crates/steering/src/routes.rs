@@ -35,6 +35,15 @@
 //! whose first suppresses up to the longest of their prefixes. What leads elsewhere and is not longer
 //! than that has a `throw` route in both tables ([`Destinations`]).
 //!
+//! Where packets choose among all tunnels (`balance`) each of these has a table of its own and a rule
+//! for its number in the kernel's mark, at the priority of the long class:
+//!
+//! ```text
+//! 1601: from all iif eth0 fwmark 0x4/0xffe lookup 10402        of no tunnel
+//! 1601: from all iif eth0 fwmark 0x80/0xf80 lookup 10411
+//! 1601: from all iif eth0 fwmark 0x100/0xf80 lookup 10412
+//! ```
+//!
 //! When the long tunnel's device goes away its routes go with it, and the lookup falls through to the
 //! short tunnel. A class with several tunnels has routes with a next hop for each that is alive, and
 //! their weights. While all of them are dead the routes in its table have the next hops of the
@@ -98,7 +107,7 @@ pub struct Footprint {
     /// Interfaces that the rules select.
     pub lan: Vec<InterfaceName>,
     /// The tables that hold the routes.
-    pub tables: [TableId; 2],
+    pub tables: Vec<TableId>,
     /// The first of the priorities of the rules.
     pub rule_priority: RulePriority,
     /// How many groups of three rules there are.
@@ -117,7 +126,7 @@ impl Footprint {
     pub fn of(config: &Config) -> Self {
         Self {
             lan: config.lan.clone(),
-            tables: [config.short.table, config.long.table],
+            tables: wanted::tables(config),
             rule_priority: config.routes.rule_priority,
             rule_groups: config.rule_groups(),
         }
@@ -175,7 +184,7 @@ mod tests {
     fn footprint(tables: [u32; 2], priority: u32) -> Footprint {
         Footprint {
             lan: Vec::new(),
-            tables: tables.map(|table| table.try_into().unwrap()),
+            tables: tables.map(|table| table.try_into().unwrap()).into(),
             rule_priority: priority.try_into().unwrap(),
             rule_groups: 1,
         }

@@ -49,7 +49,9 @@ fn route_conflict(route: &RouteMessage) -> Conflict {
     Conflict {
         actual: describe_route(route),
         problem: format!("table {table} already holds a route that is not ours"),
-        remedy: "give short.table and long.table the numbers of unused tables".to_owned(),
+        remedy:
+            "give short.table, long.table and routes.tunnel_tables the numbers of unused tables"
+                .to_owned(),
     }
 }
 

@@ -61,6 +61,19 @@ pub enum Selector {
     },
 }
 
+impl Selector {
+    /// The same, of packets whose fwmark has none of these bits besides.
+    pub(super) const fn with_none_of(self, others: u32) -> Self {
+        match self {
+            Self::Mark { value, mask } => Self::Mark {
+                value,
+                mask: mask | others,
+            },
+            other => other,
+        }
+    }
+}
+
 /// A route of ours, in a table of ours.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Route {

@@ -30,8 +30,8 @@ pub(super) async fn take(
     let mut snapshot = Snapshot::default();
     let mut tables: Vec<u32> = footprints
         .iter()
-        .flat_map(|footprint| footprint.tables)
-        .map(u32::from)
+        .flat_map(|footprint| &footprint.tables)
+        .map(|table| table.get())
         .collect();
     tables.sort_unstable();
     tables.dedup();

@@ -58,7 +58,7 @@ fn handed_back(config: &Config, destinations: &Destinations) -> Vec<Item> {
     if config.shadow {
         return items;
     }
-    for table in [config.short.table, config.long.table] {
+    for table in tables(config) {
         for family in config.families() {
             let thrown = destinations.thrown(family).iter();
             items.extend(thrown.map(|net| {
@@ -115,7 +115,24 @@ pub(super) fn routes_of_site(
         let routes = routes(config, table, &tunnels, interfaces, destinations)?;
         items.extend(routes.into_iter().map(Item::Route));
     }
+    // Those that carry nothing have no route, so that what was sent to them falls through to the
+    // tables of the classes.
+    let chosen = config.tunnels().zip(config.tunnel_tables());
+    let chosen = chosen.filter(|((role, it), _)| placement.uses(*role, &it.device));
+    for ((_, tunnel), table) in chosen {
+        let routes = routes(config, table, &[tunnel], interfaces, destinations)?;
+        items.extend(routes.into_iter().map(Item::Route));
+    }
     Ok(items)
+}
+
+/// All tables that are filled: one for each class, and one for each tunnel where packets choose.
+pub(super) fn tables(config: &Config) -> Vec<TableId> {
+    let of_classes = [config.short.table, config.long.table];
+    of_classes
+        .into_iter()
+        .chain(config.tunnel_tables())
+        .collect()
 }
 
 /// The tunnels that carry a class in this egress, in the order of the configuration: the kernel gives
@@ -238,9 +255,21 @@ fn rules(
         ));
         rules.push(rule(priority.short(), Selector::Any, short, shorter));
         let marks = config.long_tunnel_marks().into_iter();
+        let tunnels = config.tunnel_mask();
         rules.extend(marks.map(|mark| {
-            let selector = selector(mark, family, matching);
+            let selector = selector(mark, family, matching).with_none_of(tunnels);
             rule(priority.long(), selector, long, shorter)
+        }));
+        let chosen = config
+            .tunnel_marks()
+            .into_iter()
+            .zip(config.tunnel_tables());
+        rules.extend(chosen.map(|(value, table)| {
+            let selector = Selector::Mark {
+                value,
+                mask: tunnels,
+            };
+            rule(priority.long(), selector, table.get(), shorter)
         }));
     }
     rules
