@@ -25,6 +25,34 @@ pub struct Measure {
     /// Smoothed.
     round_trip: Option<Duration>,
     jitter: Duration,
+    shortest: Shortest,
+}
+
+/// The shortest round trip of late: of these answers and of as many before them, so that one that has
+/// become longer is noticed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Shortest {
+    present: Option<Duration>,
+    before: Option<Duration>,
+    answers: u32,
+}
+
+impl Shortest {
+    fn note(&mut self, round_trip: Duration) {
+        if self.answers == WINDOW {
+            *self = Self {
+                before: self.present,
+                ..Self::default()
+            };
+        }
+        self.answers += 1;
+        let least = self.present.map_or(round_trip, |it| it.min(round_trip));
+        self.present = Some(least);
+    }
+
+    fn least(&self) -> Option<Duration> {
+        self.present.into_iter().chain(self.before).min()
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -64,6 +92,7 @@ impl Measure {
             self.jitter = (self.jitter * 15 + difference) / 16;
         }
         self.last_round_trip = Some(round_trip);
+        self.shortest.note(round_trip);
         // RFC 6298 §2.3.
         self.round_trip = Some(match self.round_trip {
             Some(smoothed) => (smoothed * 7 + round_trip) / 8,
@@ -117,6 +146,12 @@ impl Measure {
         self.round_trip
     }
 
+    /// The shortest round-trip time of the last 100 to 200 answers; `None` before the first.
+    #[must_use]
+    pub fn shortest_round_trip(&self) -> Option<Duration> {
+        self.shortest.least()
+    }
+
     /// The smoothed difference between one round trip and the next; `None` before the first
     /// answer.
     #[must_use]
@@ -131,6 +166,18 @@ mod tests {
 
     const fn ms(milliseconds: u64) -> Duration {
         Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn shortest_round_trip_is_forgotten_when_the_path_has_become_longer() {
+        let at = |count| {
+            let fate = |sequence| Some(ms(if sequence == 7 { 9 } else { 10 + sequence / 50 }));
+            run(count, fate).shortest_round_trip()
+        };
+        assert_eq!(at(0), None);
+        assert_eq!(at(6), Some(ms(10)));
+        assert_eq!(at(200), Some(ms(9)));
+        assert_eq!(at(201), Some(ms(12)));
     }
 
     /// Sends a probe every 100 ms; each takes what `fate` says, or is lost.
