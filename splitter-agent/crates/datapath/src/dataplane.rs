@@ -20,6 +20,7 @@ use super::program::Program;
 use super::program::program_name;
 use super::reverse::ReverseMap;
 use super::shapes::Shape;
+use super::site_paths::PathMaps;
 use super::table_note::TableNote;
 use super::targets::TargetMaps;
 use super::{
@@ -39,6 +40,7 @@ pub struct Dataplane {
     pub(super) egress: EgressMaps,
     pub(super) sites: SiteMap,
     pub(super) reverse: Option<ReverseMap>,
+    pub(super) paths: Option<PathMaps>,
     flows_v4: MapData,
     flows_v6: MapData,
 }
@@ -96,6 +98,7 @@ impl Dataplane {
             egress: EgressMaps::open(pins)?,
             sites: SiteMap::open(pins)?,
             reverse: ReverseMap::open(pins)?,
+            paths: PathMaps::open(pins)?,
             flows_v4: open(FLOWS_V4)?,
             flows_v6: open(FLOWS_V6)?,
             pins: pins.clone(),

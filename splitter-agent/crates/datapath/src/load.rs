@@ -15,9 +15,10 @@ use splitter_policy::table::{GroupV4, GroupV6, Layout, Tags};
 
 use super::error::{map_errno, map_error, program_errno, typed};
 use super::names::{
-    CLOCK_PROGRAM, CLOCK_READING, COUNT_EGRESS, COUNTERS, EGRESS, FLOW_TABLES, FLOWS_V4, FLOWS_V6,
-    FRAGMENTED, LOGS, OWN_QUEUES, OWN_SHARE, READS_QUEUES, REDIRECTING, REVERSE, SETTINGS, SHARED,
-    SHORT_QUEUES, SITE_DEVICES, SITES, TAGS, TAPPED, TUNNELS,
+    BALANCED, BALANCER, BALANCING, CLOCK_PROGRAM, CLOCK_READING, COUNT_EGRESS, COUNTERS, EGRESS,
+    FLOW_TABLES, FLOWS_V4, FLOWS_V6, FRAGMENTED, LOGS, OWN_QUEUES, OWN_SHARE, PATH_FLOWS,
+    READS_QUEUES, REDIRECTING, REVERSE, SETTINGS, SHARED, SHORT_QUEUES, SITE_DEVICES, SITES, TAGS,
+    TAPPED, TUNNELS,
 };
 use super::program::program_name;
 use super::shapes::Shape;
@@ -128,7 +129,10 @@ fn load_reading(
         .set(0, Shape(reported), 0)
         .map_err(map_error(SETTINGS))?;
 
-    let name = program_name(options.steering);
+    let name = match (options.steering, object.balance()) {
+        (SteeringMode::Mark, Some(_)) => BALANCED,
+        (steering, _) => program_name(steering),
+    };
     match options.steering {
         SteeringMode::Mark => classifier_mut(&mut ebpf, name)?.load(),
         SteeringMode::Dscp | SteeringMode::Redirect => xdp_mut(&mut ebpf, name)?.load(),
@@ -138,6 +142,7 @@ fn load_reading(
         SteeringMode::Redirect => &REDIRECTING,
         SteeringMode::Dscp | SteeringMode::Mark => &[],
     };
+    let balancing: &[_] = if name == BALANCED { &BALANCING } else { &[] };
     let seen: &[_] = if reads_queues { &[SHORT_QUEUES] } else { &[] };
     let common = [
         SETTINGS,
@@ -157,7 +162,8 @@ fn load_reading(
     } else {
         &[]
     };
-    let maps = common.iter().chain(redirecting).chain(seen).chain(logs);
+    let own = redirecting.iter().chain(balancing);
+    let maps = common.iter().chain(own).chain(seen).chain(logs);
     let maps = maps.chain(&FLOW_TABLES).copied();
     for name in maps.filter(|name| !kept.has(name)) {
         let path = pins.map(name);
@@ -191,6 +197,7 @@ fn load_object(
 ) -> Result<Ebpf, KernelError> {
     let level = log_level(options.packet_log);
     let reads_queues = u8::from(reads_queues);
+    let balancer = object.balance().map_or(0, |it| it.number().0);
     let layout = options.tables.layout(Seeds::default());
     let mut loader = EbpfLoader::new();
     loader
@@ -201,7 +208,12 @@ fn load_object(
         // For another program of the object, and ten megabytes at once.
         .map_max_entries(TAPPED, 1)
         .override_global(READS_QUEUES, &reads_queues, true)
+        .override_global(BALANCER, &balancer, true)
         .override_global("AYA_LOG_LEVEL", &level, false);
+    if object.balance().is_none() {
+        // Four megabytes that nobody would look at.
+        loader.map_max_entries(PATH_FLOWS, 1);
+    }
     for name in &kept.names {
         loader.map_pin_path(name, pins.map(name));
     }

@@ -42,9 +42,16 @@ pub(super) const OWN_QUEUES: &str = "OWN_QUEUES";
 pub(super) const FRAGMENTED: &str = "FRAGMENTED";
 /// Where programs that log write to, which whoever reads it has open.
 pub(super) const LOGS: &str = "AYA_LOGS";
+pub(super) const BALANCED: &str = "mark_balanced";
+pub(super) const BALANCER: &str = "BALANCER";
+pub(super) const SITE_PATHS: &str = "SITE_PATHS";
+pub(super) const PATH_COUNTERS: &str = "PATH_COUNTERS";
+pub(super) const PATH_FLOWS: &str = "PATH_FLOWS";
+/// All that only a program has that chooses among tunnels.
+pub(super) const BALANCING: [&str; 4] = [SITE_PATHS, PATH_COUNTERS, PATH_FLOWS, "PATH_QUEUES"];
 /// What programs of the same build go on with when their tables are made anew: all that holds
 /// something longer than for a packet, besides the tables and the settings, which say how these lie.
-pub(super) const CARRIED: [&str; 18] = [
+pub(super) const CARRIED: [&str; 22] = [
     COUNTERS,
     TUNNELS,
     OWN_SHARE,
@@ -63,4 +70,8 @@ pub(super) const CARRIED: [&str; 18] = [
     NEIGHBOURS,
     SHORT_QUEUES,
     LOGS,
+    SITE_PATHS,
+    PATH_COUNTERS,
+    PATH_FLOWS,
+    "PATH_QUEUES",
 ];

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use aya::include_bytes_aligned;
-use splitter_config::{PacketLog, SteeringMode};
+use splitter_config::{Balance, PacketLog, SteeringMode};
 
 use super::program::program_name;
 
@@ -21,6 +21,7 @@ const OVERRIDE_VARIABLE: &str = "SPLITTER_EBPF_OBJECT_DIR";
 pub struct Object {
     bytes: Cow<'static, [u8]>,
     level: PacketLog,
+    balance: Option<Balance>,
 }
 
 impl Object {
@@ -41,7 +42,22 @@ impl Object {
             Some(directory) => std::fs::read(PathBuf::from(directory).join(name))?.into(),
             None => embedded.into(),
         };
-        Ok(Self { bytes, level })
+        Ok(Self {
+            bytes,
+            level,
+            balance: None,
+        })
+    }
+
+    /// The same build, whose program chooses among tunnels in that way.
+    #[must_use]
+    pub fn balancing(self, balance: Option<Balance>) -> Self {
+        Self { balance, ..self }
+    }
+
+    /// How its program chooses among tunnels, if it does.
+    pub(super) fn balance(&self) -> Option<Balance> {
+        self.balance
     }
 
     /// Returns the ELF file's bytes.
@@ -49,12 +65,15 @@ impl Object {
         &self.bytes
     }
 
-    /// BLAKE3 hash of the file and the log level, which is fixed when it is loaded;
+    /// BLAKE3 hash of the file, the log level and the balancer, which are fixed when it is loaded;
     /// by it a running instance is recognised as being of this build.
     pub fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.bytes);
         hasher.update(self.level.as_str().as_bytes());
+        if let Some(balance) = self.balance {
+            hasher.update(balance.as_str().as_bytes());
+        }
         hasher.finalize().to_string()
     }
 }

@@ -29,6 +29,8 @@ pub fn policy_settings(
     };
     let (short_rate, long_rate) = known_rates(config);
     let (tunnel_use, short_percent) = match config.policy {
+        // Where each packet chooses among all tunnels no flow is handed over from one to another.
+        _ if config.balance.is_some() => (TunnelUse::DEDICATED, 100),
         TunnelPolicy::Dedicated => (TunnelUse::DEDICATED, CAUTIOUS_PERCENT),
         // What leaves is what the agent's own shaper lets out.
         TunnelPolicy::Share => (TunnelUse::SHARED, 100),
@@ -72,6 +74,9 @@ pub fn policy_settings(
 /// tunnel is that a flow will come to nobody knows; and compared with a queue that may be fuller than any
 /// of the real ones, one for the long class would draw flows there. So it has no rate then.
 fn known_rates(config: &Config) -> (u64, u64) {
+    if config.balance.is_some() {
+        return (0, 0);
+    }
     // A rate that is not known is less than any.
     let slowest = |of: &Tunnels| {
         of.iter()

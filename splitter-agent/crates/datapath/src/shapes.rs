@@ -6,6 +6,7 @@ use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::flow::{FlowKeyV6, TapEntry};
 use splitter_policy::forward::Mac;
 use splitter_policy::next_hop::NextHopTrust;
+use splitter_policy::paths::{PathCounters, SitePaths};
 use splitter_policy::queue_search::{QueueSearch, ShortQueues};
 use splitter_policy::reverse::ReverseEntry;
 use splitter_policy::settings::Settings;
@@ -30,10 +31,12 @@ plain_data!(
     FlowKeyV6,
     Mac,
     NextHopTrust,
+    PathCounters,
     QueueSearch,
     ReverseEntry,
     Settings,
     ShortQueues,
+    SitePaths,
     TapEntry
 );
 
@@ -42,9 +45,11 @@ const _: () = {
     assert!(size_of::<EgressCounts>() == 200);
     assert!(size_of::<FlowKeyV6>() == 40);
     assert!(size_of::<NextHopTrust>() == 24);
+    assert!(size_of::<PathCounters>() == 512);
     assert!(size_of::<QueueSearch>() == 32);
     assert!(size_of::<ReverseEntry>() == 32);
     assert!(size_of::<ShortQueues>() == 24);
+    assert!(size_of::<SitePaths>() == 544);
     assert!(size_of::<TapEntry>() == 32);
     assert!(size_of::<Settings>() == 688);
 };

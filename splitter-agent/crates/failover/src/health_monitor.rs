@@ -154,6 +154,8 @@ impl HealthMonitor {
                 woken = self.now();
             }
             if has_link_event || woken.saturating_sub(self.looked) >= LOOK_INTERVAL {
+                let instance = Arc::clone(&in_force.borrow());
+                self.tell_delays(&instance, lock).await;
                 self.read_links(woken).await;
                 resolve_next_hops(&self.config, &self.monitored, &self.netlink).await;
             }
@@ -266,6 +268,20 @@ impl HealthMonitor {
                 }
             }
             Err(refusal) => self.report.refused(refusal),
+        }
+    }
+
+    /// Has packets choose among the tunnels by what probes measure: half of the shortest round trip.
+    async fn tell_delays(&self, instance: &Instance, lock: &Lock) {
+        if self.config.balance.is_none() {
+            return;
+        }
+        let monitored = self.monitored.iter();
+        let delays: Vec<_> = monitored
+            .map(|it| Some(it.watch.prober()?.measure().shortest_round_trip()? / 2))
+            .collect();
+        if let Err(error) = instance.set_measured_delays(lock, &delays).await {
+            tracing::debug!(%error, "packets choose among the tunnels by what was measured before");
         }
     }
 

@@ -19,6 +19,7 @@ mod found;
 mod loaded;
 mod lock;
 mod other_instances;
+mod paths;
 mod pin_owner;
 mod place;
 mod plan;
@@ -110,7 +111,8 @@ impl Instance {
     /// When netlink or the kernel object cannot be had.
     pub fn new(config: Config) -> Result<Self, InstanceError> {
         let object = Object::for_level(config.log.packets)
-            .map_err(|source| InstanceError::Object { source })?;
+            .map_err(|source| InstanceError::Object { source })?
+            .balancing(config.balance);
         Ok(Self {
             netlink: Netlink::connect()?,
             pins: Pins::new(&config.bpffs, &config.pin_dir()),
@@ -263,6 +265,10 @@ impl Instance {
         self.add_thresholds(&mut policy, &prefixes, loaded)?;
         let redirect = self.redirect(interfaces, &placement, loaded).await?;
         let egress = self.plan_egress(interfaces, loaded);
+        let paths = match loaded {
+            Loaded::Current(dataplane) => self.site_paths_as_measured(&placement, dataplane)?,
+            Loaded::Nothing | Loaded::OtherBuild { .. } => self.site_paths(&placement),
+        };
         plan::assemble(
             &plan::Inputs {
                 redirect,
@@ -275,6 +281,7 @@ impl Instance {
                 tables: self.table_sizes(loaded)?,
                 policy,
                 prefixes,
+                paths,
             },
             shaping,
             routes,

@@ -77,6 +77,10 @@ impl Instance {
         let Some(alone) = self.config.of_site(site) else {
             return Err(InstanceError::NoSuchSite(site.clone()));
         };
+        // First, so that nobody chooses a tunnel that is about to lose its route.
+        if let Err(error) = self.tell_paths(placement) {
+            tracing::warn!(event = "move_incomplete", %error, "packets may choose a dead tunnel, and fall back to those of their class");
+        }
         let netlink = &self.netlink;
         let whole = self.destinations_in_place().await?;
         let destinations = whole.of_site(&self.config, &alone).into_owned();

@@ -10,6 +10,7 @@ use splitter_datapath::{
 };
 use splitter_netlink::{InterfaceName, Interfaces};
 use splitter_policy::config::PolicyConfig;
+use splitter_policy::paths::SitePaths;
 use splitter_steering::{routes, shaping};
 
 use crate::egress::EgressAttachment;
@@ -49,6 +50,8 @@ pub struct Plan {
     pub(crate) policy: PolicyConfig,
     #[serde(skip)]
     pub(crate) prefixes: PrefixThresholds,
+    #[serde(skip)]
+    pub(crate) paths: Option<SitePaths>,
 }
 
 /// Says what happens to the kernel programs.
@@ -132,6 +135,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) tables: TableSizes,
     pub(crate) policy: PolicyConfig,
     pub(crate) prefixes: PrefixThresholds,
+    pub(crate) paths: Option<SitePaths>,
     pub(crate) redirect: Option<Redirect>,
     pub(crate) absent: Vec<InterfaceName>,
     pub(crate) egress: Vec<EgressAttachment>,
@@ -151,7 +155,8 @@ pub(crate) fn assemble(
         Loaded::Nothing => (ProgramAction::Load, PolicyAction::Write),
         Loaded::OtherBuild { .. } => (ProgramAction::Replace, PolicyAction::Write),
         Loaded::Current(dataplane) => {
-            let same = dataplane.policy()? == inputs.policy;
+            let same =
+                dataplane.policy()? == inputs.policy && dataplane.site_paths()? == inputs.paths;
             let lies_right = dataplane.table_sizes()? == inputs.tables
                 && dataplane.table_numa_node() == numa_node;
             (
@@ -182,6 +187,7 @@ pub(crate) fn assemble(
         table_bytes: inputs.tables.bytes(),
         policy: inputs.policy,
         prefixes: inputs.prefixes.clone(),
+        paths: inputs.paths,
     })
 }
 

@@ -236,6 +236,7 @@ impl Instance {
         let policy_before = dataplane.policy()?;
         let prefixes_before = dataplane.prefix_thresholds()?;
         let targets_before = dataplane.targets()?;
+        let paths_before = dataplane.site_paths()?;
         let applied = plan
             .routes
             .clone()
@@ -251,6 +252,9 @@ impl Instance {
                 }
             }
             dataplane.set_policy_by_prefix(plan.policy, &plan.prefixes)?;
+            if let Some(paths) = plan.paths {
+                dataplane.set_site_paths(paths)?;
+            }
             if let Some(redirect) = &plan.redirect {
                 dataplane.set_targets(&redirect.targets)?;
             }
@@ -267,6 +271,11 @@ impl Instance {
                 let restored = dataplane.set_policy_by_prefix(policy_before, &prefixes_before);
                 if let Err(error) = restored {
                     tracing::error!(event = "undo_failed", %error, "cannot write the earlier settings again");
+                }
+                if let Some(paths) = paths_before
+                    && let Err(error) = dataplane.set_site_paths(paths)
+                {
+                    tracing::error!(event = "undo_failed", %error, "cannot write again which tunnels there were to choose among");
                 }
                 let undone = applied.roll_back(&self.netlink).await;
                 if !undone.remaining.is_empty() {

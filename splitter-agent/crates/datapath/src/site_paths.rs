@@ -1,0 +1,189 @@
+//! The tunnels of a site as one list, for the program that chooses among them.
+
+use aya::maps::{Array, Map, MapData, PerCpuArray};
+use flow_balance::ServiceTime;
+use splitter_config::{Config, Tunnel};
+use splitter_policy::paths::{PathCounters, SitePaths, TunnelPath};
+
+use super::error::{map_error, typed};
+use super::names::{PATH_COUNTERS, SITE_PATHS};
+use super::shapes::Shape;
+use super::{Dataplane, KernelError, Pins};
+
+/// What the queue in front of a tunnel is taken to hold that the agent does not shape.
+const UNKNOWN_QUEUE_NS: u64 = 200_000_000;
+/// A silence that ends a flowlet: LetFlow's 500 us are for a fabric; tunnels differ by milliseconds.
+const FLOWLET_GAP_NS: u64 = 50_000_000;
+
+/// What the program is to know of the tunnels of a configuration; none where it does not choose.
+/// `is_usable` is asked by the number of a tunnel, and `delay_ns` what was measured of it.
+#[must_use]
+pub fn site_paths(
+    config: &Config,
+    is_usable: impl Fn(usize) -> bool,
+    delay_ns: impl Fn(usize) -> Option<u64>,
+) -> Option<SitePaths> {
+    config.balance?;
+    let mut site = SitePaths {
+        gap_ns: FLOWLET_GAP_NS,
+        mark_mask: config.tunnel_mask(),
+        has_priority: config.is_shared().into(),
+        ..SitePaths::default()
+    };
+    // In a shadow nothing is chosen.
+    if config.shadow {
+        return Some(site);
+    }
+    let tunnels = config.tunnels().map(|(_, tunnel)| tunnel);
+    let marked = tunnels.zip(config.tunnel_marks()).enumerate();
+    for (path, (index, (tunnel, mark))) in site.tunnels.iter_mut().zip(marked) {
+        site.known |= 1 << index;
+        site.usable |= u64::from(is_usable(index)) << index;
+        *path = TunnelPath {
+            mark,
+            ..described(config, tunnel, delay_ns(index))
+        };
+    }
+    if config.is_shared() {
+        allow_for_bursts(&mut site);
+    }
+    Some(site)
+}
+
+/// A shaper lets two frames go at once, of 1,500 bytes and an Ethernet header, and the one after them
+/// when its time begins, not when it ends: what a busy tunnel is predicted to carry by some time is so
+/// much ahead. Only by how much tunnels differ in that counts.
+fn allow_for_bursts(site: &mut SitePaths) {
+    const AHEAD_BYTES: u64 = 3 * 1_514;
+    let ahead_ns = |it: &TunnelPath| it.service.of(AHEAD_BYTES);
+    let known = site
+        .tunnels
+        .iter_mut()
+        .take(site.known.count_ones() as usize);
+    let known: Vec<_> = known.collect();
+    let most_ns = known.iter().map(|it| ahead_ns(it)).max().unwrap_or(0);
+    for path in known {
+        path.propagation_ns += most_ns - ahead_ns(path);
+    }
+}
+
+fn described(config: &Config, tunnel: &Tunnel, measured_ns: Option<u64>) -> TunnelPath {
+    let rate = config.bits_per_second(tunnel).unwrap_or(0);
+    let queue_ns = match config.is_shared() {
+        true => u64::try_from(config.share.queue.as_nanos()).unwrap_or(UNKNOWN_QUEUE_NS),
+        false => UNKNOWN_QUEUE_NS,
+    };
+    let stated_ns = tunnel.delay.map(|it| it.as_nanos() as u64);
+    TunnelPath {
+        propagation_ns: stated_ns.or(measured_ns).unwrap_or(0),
+        service: ServiceTime::from_bits_per_second(rate),
+        queue_ns,
+        weight: tunnel.weight.get().into(),
+        mark: 0,
+    }
+}
+
+/// The maps that only the program has that chooses.
+pub(super) struct PathMaps {
+    site: Array<MapData, Shape<SitePaths>>,
+    counters: PerCpuArray<MapData, Shape<PathCounters>>,
+}
+
+impl PathMaps {
+    /// Opens them where they are pinned.
+    pub(super) fn open(pins: &Pins) -> Result<Option<Self>, KernelError> {
+        if !pins.map(SITE_PATHS).exists() {
+            return Ok(None);
+        }
+        let open = |name| {
+            MapData::from_pin(pins.map(name)).map_err(|source| KernelError::Map { name, source })
+        };
+        Ok(Some(Self {
+            site: typed(SITE_PATHS, Array::try_from(Map::Array(open(SITE_PATHS)?)))?,
+            counters: typed(
+                PATH_COUNTERS,
+                PerCpuArray::try_from(Map::PerCpuArray(open(PATH_COUNTERS)?)),
+            )?,
+        }))
+    }
+}
+
+impl Dataplane {
+    /// What the program knows of the tunnels that it chooses among; none where it does not.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn site_paths(&self) -> Result<Option<SitePaths>, KernelError> {
+        let read = self.paths.as_ref().map(|maps| maps.site.get(&0, 0));
+        let read = read.transpose().map_err(map_error(SITE_PATHS))?;
+        Ok(read.map(|Shape(site)| site))
+    }
+
+    /// Has the program choose among these tunnels.
+    ///
+    /// # Errors
+    /// When the map cannot be written.
+    pub fn set_site_paths(&mut self, site: SitePaths) -> Result<(), KernelError> {
+        let written = self.paths.as_mut();
+        let written = written.map(|maps| maps.site.set(0, Shape(site), 0));
+        written.unwrap_or(Ok(())).map_err(map_error(SITE_PATHS))
+    }
+
+    /// What was sent by each tunnel so far, in the order of the configuration, on all CPUs; none where
+    /// the program does not choose.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn path_counters(&self) -> Result<Option<PathCounters>, KernelError> {
+        let Some(maps) = &self.paths else {
+            return Ok(None);
+        };
+        let per_cpu = maps.counters.get(&0, 0).map_err(map_error(PATH_COUNTERS))?;
+        let mut sum = PathCounters::default();
+        per_cpu.iter().for_each(|counters| sum.add(&counters.0));
+        Ok(Some(sum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(policy: &str) -> SitePaths {
+        let text = format!(
+            "lan = 'l'\nbalance = 'tr'\npolicy = '{policy}'\n\
+             [[tunnels]]\ndevice = 'a'\nrate_mbit = 40\ndelay_ms = 10\n\
+             [[tunnels]]\ndevice = 'b'\nrate_mbit = 10\n\
+             [short]\n[long]\n[steering]\nmode = 'mark'\n[share]\nshape_percent = 100\n"
+        );
+        let config = Config::parse(&text, "t").unwrap();
+        site_paths(&config, |index| index == 1, |_| Some(3_000_000)).unwrap()
+    }
+
+    #[test]
+    fn tunnels_are_described_in_their_order() {
+        let site = paths("dedicated");
+        assert_eq!(
+            (site.known, site.usable, site.mark_mask),
+            (0b11, 0b10, 0xf80)
+        );
+        let delays = [0, 1].map(|it| site.tunnels[it].propagation_ns);
+        // Stated, and measured.
+        assert_eq!(delays, [10_000_000, 3_000_000]);
+        assert_eq!([0, 1].map(|it| site.tunnels[it].mark), [0x80, 0x100]);
+        assert_eq!(site.has_priority, 0);
+    }
+
+    #[test]
+    fn faster_shaper_is_less_ahead() {
+        let site = paths("share");
+        let delays = [0, 1].map(|it| site.tunnels[it].propagation_ns);
+        // 4,542 bytes take 3,634 us at 10 Mbit/s, and a quarter of that at 40.
+        assert_eq!(delays[1], 3_000_000);
+        assert!(
+            delays[0].abs_diff(10_000_000 + 2_725_200) < 1_000,
+            "{delays:?}"
+        );
+        assert_eq!(site.has_priority, 1);
+    }
+}

@@ -1,0 +1,98 @@
+//! The tunnels that packets choose among, as the kernel program is told of them.
+
+use std::time::Duration;
+
+use splitter_datapath::{Dataplane, site_paths};
+use splitter_policy::paths::SitePaths;
+use splitter_steering::Placement;
+
+use crate::{Instance, InstanceError, Lock};
+
+impl Instance {
+    /// What the program is to know of the tunnels while they are placed so; none where it does not
+    /// choose.
+    pub(crate) fn site_paths(&self, placement: &Placement) -> Option<SitePaths> {
+        let tunnels: Vec<_> = self.config.tunnels().collect();
+        let is_usable = |index: usize| {
+            let known = tunnels.get(index);
+            known.is_some_and(|(role, it)| placement.uses(*role, &it.device))
+        };
+        site_paths(&self.config, is_usable, |_| None)
+    }
+
+    /// The same with the delays that an agent has measured, where none is stated: `plan` of another
+    /// process has measured none.
+    pub(crate) fn site_paths_as_measured(
+        &self,
+        placement: &Placement,
+        dataplane: &Dataplane,
+    ) -> Result<Option<SitePaths>, InstanceError> {
+        let Some(mut paths) = self.site_paths(placement) else {
+            return Ok(None);
+        };
+        let present = dataplane.site_paths()?.unwrap_or_default();
+        let known = paths.tunnels.iter_mut().zip(present.tunnels);
+        for ((path, present), (_, tunnel)) in known.zip(self.config.tunnels()) {
+            if tunnel.delay.is_none() && path.mark == present.mark {
+                path.propagation_ns = present.propagation_ns;
+            }
+        }
+        Ok(Some(paths))
+    }
+
+    /// Tells the program how long packets are on their way by each tunnel, in the order of the
+    /// configuration, where that was measured and is not stated. Nothing is told before all are known, nor
+    /// what differs by less than a tenth or 100 us.
+    ///
+    /// # Errors
+    /// When the maps cannot be read or written.
+    pub async fn set_measured_delays(
+        &self,
+        _lock: &Lock,
+        delays: &[Option<Duration>],
+    ) -> Result<(), InstanceError> {
+        const LEAST_NS: u64 = 100_000;
+        let mut known = self.config.tunnels().zip(delays);
+        let is_known = known.all(|((_, it), delay)| it.delay.is_some() || delay.is_some());
+        if self.config.balance.is_none() || self.config.shadow || !is_known {
+            return Ok(());
+        }
+        let _changing = self.changing.lock().await;
+        let Some(mut dataplane) = self.open()? else {
+            return Ok(());
+        };
+        let Some(before) = dataplane.site_paths()? else {
+            return Ok(());
+        };
+        let is_usable = |index: usize| before.usable >> index & 1 != 0;
+        let measured_ns = |index: usize| {
+            let delay = delays.get(index).copied().flatten()?;
+            u64::try_from(delay.as_nanos()).ok()
+        };
+        let Some(paths) = site_paths(&self.config, is_usable, measured_ns) else {
+            return Ok(());
+        };
+        let mut tunnels = paths.tunnels.iter().zip(&before.tunnels);
+        let is_news = tunnels.any(|(now, before)| {
+            let difference_ns = now.propagation_ns.abs_diff(before.propagation_ns);
+            difference_ns > LEAST_NS.max(before.propagation_ns / 10)
+        });
+        if is_news {
+            dataplane.set_site_paths(paths)?;
+        }
+        Ok(())
+    }
+
+    /// Has packets choose among the tunnels that are used now.
+    pub(crate) fn tell_paths(&self, placement: &Placement) -> Result<(), InstanceError> {
+        if self.config.balance.is_none() {
+            return Ok(());
+        }
+        if let Some(mut dataplane) = self.open()?
+            && let Some(paths) = self.site_paths_as_measured(placement, &dataplane)?
+        {
+            dataplane.set_site_paths(paths)?;
+        }
+        Ok(())
+    }
+}
