@@ -15,6 +15,7 @@ mod transcript;
 
 mod apply;
 mod bad_input;
+mod balance;
 mod balancers;
 mod boot;
 mod both_directions;

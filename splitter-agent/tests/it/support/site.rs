@@ -287,6 +287,11 @@ impl Connection {
         Self { near, far }
     }
 
+    /// Its end at the first site.
+    pub(crate) fn sender(&self) -> &TcpStream {
+        &self.near
+    }
+
     /// Its port at the first site, by which it is found among the flows.
     pub(crate) fn port(&self) -> u16 {
         self.near.local_addr().expect("it has one").port()

@@ -1,0 +1,179 @@
+//! Packets that choose among the tunnels of a site: one TCP flow over two unequal ones; a tunnel that dies
+//! under it; an agent that is killed. How many segments came early is printed and not held: it depends on
+//! when a shaper's timer runs.
+
+use crate::support::pair;
+use crate::support::site;
+
+use flow_testbed::namespace::Namespace;
+use flow_testbed::topology::TUNNELS;
+use nix::sys::signal::Signal;
+use nix::sys::socket::{setsockopt, sockopt::SndBuf};
+use pair::{Pair, QUICK, on_pair};
+use site::{Connection, Site, on_site, stdout};
+
+const RATES_MBIT: [u32; 2] = [30, 8];
+const BYTES: usize = 3_000_000;
+/// Less than the queues in front of both tunnels hold.
+const SEND_BUFFER_BYTES: usize = 100_000;
+
+/// The keys for `balance`, with both tunnels shaped to their rates.
+fn balanced(site: &Site, balance: &str, peers: bool) -> String {
+    let mut text = format!("balance = '{balance}'\npolicy = 'share'\n");
+    for (index, rate_mbit) in RATES_MBIT.into_iter().enumerate() {
+        let gateways = site.topology.borders[0].gateway_addresses(index);
+        let device = TUNNELS[index];
+        text += &format!(
+            "[[tunnels]]\ndevice = '{device}'\ngateway = {gateways:?}\nrate_mbit = {rate_mbit}\n\
+             weight = {rate_mbit}\ndelay_ms = 1\n"
+        );
+        if peers {
+            text += &format!("peer = '{}'\n", gateways[0]);
+        }
+    }
+    text + "[short]\n[long]\n[steering]\nmode = 'mark'\n[share]\nshape_percent = 100\nqueue_ms = 200\n"
+}
+
+/// Bytes that each tunnel's device has sent.
+fn sent(site: &Site) -> [u64; 2] {
+    TUNNELS.map(|device| {
+        let counters = site.border().device_counters(device);
+        counters.expect("it is there").sent_bytes
+    })
+}
+
+/// Bytes that each tunnel has sent while that was done.
+fn sent_while(site: &Site, act: impl FnOnce()) -> [u64; 2] {
+    let before = sent(site);
+    act();
+    let after = sent(site);
+    [0, 1].map(|it| after[it] - before[it])
+}
+
+/// Segments that a host's TCP has received ahead of others, since it is there.
+fn out_of_order(host: &Namespace) -> u64 {
+    let text = host.run("cat /proc/net/netstat").expect("it is there");
+    let mut lines = text.lines().filter(|it| it.starts_with("TcpExt:"));
+    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+    let mut fields = names.split(' ').zip(values.split(' '));
+    let found = fields.find(|(name, _)| *name == "TCPOFOQueue");
+    found.expect("it is counted").1.parse().expect("a number")
+}
+
+/// One packet each, as on a wire.
+fn without_offloads(site: &Site) {
+    let client = &site.topology.client.namespace;
+    let off = client.run("ethtool -K eth0 tso off gso off tx off");
+    off.expect("veth can do without");
+}
+
+fn connection(site: &Site, address: std::net::IpAddr) -> Connection {
+    let connection = Connection::over(&site.topology.client, &site.topology.server, address);
+    setsockopt(connection.sender(), SndBuf, &SEND_BUFFER_BYTES).expect("a size");
+    connection
+}
+
+#[test]
+fn one_flow_fills_two_unequal_tunnels_in_both_families() {
+    on_site(|site| {
+        without_offloads(site);
+        site.configure(&balanced(site, "tr", false));
+        let before = site.routing();
+        let plan = stdout(&site.splitter(&["plan"]));
+        assert!(plan.contains("fwmark 0x80/0xf80 lookup 10411"), "{plan}");
+        assert!(plan.contains("fwmark 0x100/0xf80 lookup 10412"), "{plan}");
+        let daemon = site.run();
+        assert_eq!(site.json(&["plan"])["changed"], false);
+        let server = &site.topology.server;
+        let addresses = [Some(server.ipv4.into()), server.ipv6.map(Into::into)];
+        for address in addresses.into_iter().flatten() {
+            let mut connection = connection(site, address);
+            let early = out_of_order(&server.namespace);
+            let sent = sent_while(site, || connection.send(BYTES));
+            let early = out_of_order(&server.namespace) - early;
+            let share = sent[1] as f64 / (sent[0] + sent[1]) as f64;
+            println!("{address}: {sent:?} bytes, {early} segments out of order");
+            // 8 of 38.
+            assert!((0.12..0.3).contains(&share), "{address}: {sent:?}");
+        }
+        assert!(daemon.end(Signal::SIGTERM).success());
+        site.assert_clean(&before);
+    });
+}
+
+#[test]
+fn packets_go_on_to_choose_while_there_is_no_agent() {
+    on_site(|site| {
+        without_offloads(site);
+        site.configure(&balanced(site, "tr", false));
+        let first = site.run();
+        let mut connection = connection(site, site.topology.server.ipv4.into());
+        connection.send(BYTES);
+        first.end(Signal::SIGKILL);
+        let sent = sent_while(site, || connection.send(BYTES));
+        assert!(sent[1] > BYTES as u64 / 10, "{sent:?}");
+        let second = site.run();
+        assert!(second.log().contains("adopted"), "{}", second.log());
+        let sent = sent_while(site, || connection.send(BYTES));
+        assert!(sent[1] > BYTES as u64 / 10, "{sent:?}");
+    });
+}
+
+#[test]
+fn another_balancer_takes_the_place_of_one_without_a_restart() {
+    on_site(|site| {
+        without_offloads(site);
+        for balance in ["drb", "presto"] {
+            site.configure(&balanced(site, balance, false));
+            site.json(&["up"]);
+            assert_eq!(site.json(&["plan"])["changed"], false);
+            let mut connection = connection(site, site.topology.server.ipv4.into());
+            let sent = sent_while(site, || connection.send(1_000_000));
+            println!("{balance}: {sent:?}");
+            // By turns, whatever they carry.
+            let share = sent[1] as f64 / (sent[0] + sent[1]) as f64;
+            assert!((0.4..0.6).contains(&share), "{balance}: {sent:?}");
+        }
+        site.json(&["down"]);
+    });
+}
+
+#[test]
+fn flow_goes_on_by_the_other_tunnel_when_one_dies() {
+    on_pair(|pair| {
+        let site = pair.site;
+        without_offloads(site);
+        pair.configure(true, QUICK);
+        let key = site.path("key");
+        let health = format!("[health]\nkey_file = {key:?}\n{QUICK}");
+        site.configure(&format!("{}{health}", balanced(site, "tr", true)));
+        let far = pair.run_far();
+        let near = site.run();
+        pair.wait_for_echo();
+        let mut connection = connection(site, site.topology.server.ipv4.into());
+        let both = sent_while(site, || connection.send(BYTES));
+        assert!(both[1] > BYTES as u64 / 10, "{both:?}");
+        cut_one(pair, 1);
+        let one = sent_while(site, || connection.send(BYTES));
+        assert!(
+            one[1] < BYTES as u64 / 10 && one[0] > BYTES as u64,
+            "{one:?}"
+        );
+        // The class that falls back has a route there, too.
+        pair.mend(TUNNELS[1]);
+        site.wait_for("the tunnel to be used again", || {
+            let sent = sent_while(site, || connection.send(BYTES / 4));
+            (sent[1] > BYTES as u64 / 40).then_some(())
+        });
+        drop((near, far));
+    });
+}
+
+/// Cuts a tunnel and waits until the agent knows.
+fn cut_one(pair: &Pair<'_>, index: usize) {
+    pair.cut(TUNNELS[index], "drop").expect("nft can");
+    pair.site.wait_for("the tunnel to be found dead", || {
+        let health = pair.health();
+        (health["tunnels"][index]["condition"] == "down").then_some(())
+    });
+}
