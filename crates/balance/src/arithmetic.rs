@@ -27,13 +27,13 @@ pub fn select(bit: u64, a: u64, b: u64) -> u64 {
     }
 }
 
-/// The smaller number.
+/// Returns the smaller number.
 #[inline(always)]
 pub fn min(a: u64, b: u64) -> u64 {
     select(less(a, b), a, b)
 }
 
-/// The larger number.
+/// Returns the larger number.
 #[inline(always)]
 pub fn max(a: u64, b: u64) -> u64 {
     select(less(a, b), b, a)
@@ -56,7 +56,7 @@ const fn blend(mask: u64, a: u64, b: u64) -> u64 {
     b ^ ((a ^ b) & mask)
 }
 
-/// The same number, of which the compiler no longer knows what it can be: it would
+/// Returns the number, of which the compiler no longer knows what it can be: it would
 /// make a branch of one of two, and leave out a bound that only the verifier needs.
 #[inline(always)]
 pub fn opaque(number: u64) -> u64 {

@@ -47,7 +47,7 @@ pub struct TunnelPath {
     pub queue_ns: u64,
     /// Its share of what is spread by weight.
     pub weight: u32,
-    /// What the kernel's mark has in the bits that tell tunnels apart.
+    /// The kernel's mark in the bits that tell tunnels apart.
     pub mark: u32,
 }
 
@@ -167,7 +167,7 @@ impl<'a, W: SharedWord> LivePaths<'a, W> {
         }
     }
 
-    /// The tunnels.
+    /// Returns the tunnels of the site.
     #[inline(always)]
     pub const fn site(&self) -> &'a SitePaths {
         self.site

@@ -49,7 +49,7 @@ impl Object {
         })
     }
 
-    /// The same build, whose program chooses among tunnels in that way.
+    /// Has the program of this build choose among tunnels in that way.
     #[must_use]
     pub fn balancing(self, balance: Option<Balance>) -> Self {
         Self { balance, ..self }

@@ -15,7 +15,7 @@ const UNKNOWN_QUEUE_NS: u64 = 200_000_000;
 /// A silence that ends a flowlet: LetFlow's 500 us are for a fabric; tunnels differ by milliseconds.
 const FLOWLET_GAP_NS: u64 = 50_000_000;
 
-/// What the program is to know of the tunnels of a configuration; none where it does not choose.
+/// Describes the tunnels of a configuration for the program; none where it does not choose.
 /// `is_usable` is asked by the number of a tunnel, and `delay_ns` what was measured of it.
 #[must_use]
 pub fn site_paths(
@@ -109,7 +109,7 @@ impl PathMaps {
 }
 
 impl Dataplane {
-    /// What the program knows of the tunnels that it chooses among; none where it does not.
+    /// Reads what the program knows of the tunnels that it chooses among; none where it does not.
     ///
     /// # Errors
     /// When the map cannot be read.
@@ -129,7 +129,7 @@ impl Dataplane {
         written.unwrap_or(Ok(())).map_err(map_error(SITE_PATHS))
     }
 
-    /// What was sent by each tunnel so far, in the order of the configuration, on all CPUs; none where
+    /// Sums what was sent by each tunnel so far, in the order of the configuration, on all CPUs; none where
     /// the program does not choose.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use splitter_steering::Placement;
 use crate::{Instance, InstanceError, Lock};
 
 impl Instance {
-    /// What the program is to know of the tunnels while they are placed so; none where it does not
+    /// Describes the tunnels for the program while they are placed so; none where it does not
     /// choose.
     pub(crate) fn site_paths(&self, placement: &Placement) -> Option<SitePaths> {
         let tunnels: Vec<_> = self.config.tunnels().collect();
@@ -20,7 +20,7 @@ impl Instance {
         site_paths(&self.config, is_usable, |_| None)
     }
 
-    /// The same with the delays that an agent has measured, where none is stated: `plan` of another
+    /// Adds the delays that an agent has measured, where none is stated: `plan` of another
     /// process has measured none.
     pub(crate) fn site_paths_as_measured(
         &self,

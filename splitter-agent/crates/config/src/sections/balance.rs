@@ -29,7 +29,7 @@ enumeration! {
         Letflow = "letflow",
         /// By the earliest arrival that keeps the flow in order.
         Tr = "tr",
-        /// As the paper on TR has it.
+        /// TR as the paper has it.
         TrPaper = "tr-paper",
     }
 }
@@ -74,7 +74,7 @@ impl Config {
         ((1 << TUNNEL_BITS) - 1u32).checked_shl(above).unwrap_or(0)
     }
 
-    /// What the kernel's mark has in those bits for each tunnel, in the order of
+    /// Lists the kernel's mark in those bits for each tunnel, in the order of
     /// [`Config::tunnels`].
     #[must_use]
     pub fn tunnel_marks(&self) -> Vec<u32> {
