@@ -32,13 +32,19 @@ const SMALL_DATAGRAMS: f64 = 8.0;
 const STARTING_GAIN: f64 = 2.0;
 const PACING_GAIN: f64 = 1.25;
 /// Datagrams that may leave together however slow the path is.
-const BURST_DATAGRAMS: usize = 2;
+const BURST_DATAGRAMS: f64 = 2.0;
+/// And as many as there are bottlenecks, up to so many, where that takes no longer than this at the rate, and no more
+/// than this share of a round trip: one by each makes no queue, and a host that wakes for each pair does little else.
+const WIDE_DATAGRAMS: f64 = 4.0;
+const WIDE_TIME: Duration = Duration::from_millis(1);
+const WIDE_SHARE: f64 = 0.25;
 /// The pause in rounds between reductions for losses without a queue, and the share from which on
 /// they are heeded always, unless they were found to be chance.
 const CHANCE_ROUNDS: u32 = 8;
 const HEAVY_LOSS: f64 = 0.2;
-/// Least window, in datagrams, that losses by chance leave.
-const CHANCE_DATAGRAMS: f64 = 2.0;
+/// Least window, in datagrams, that losses by chance leave; and one for each bottleneck, up to so many (RFC 6356 §3:
+/// each has one of its own).
+const CHANCE_DATAGRAMS: [f64; 2] = [2.0, 4.0];
 /// Rounds after a reduction from which on a queue is not that from before.
 const EMPTIED_ROUNDS: u32 = 2;
 /// The longest pause between two attempts while nothing is heard.
@@ -109,7 +115,7 @@ impl AdaptiveController {
             datagram,
             bottlenecks: 1.0,
             round_trip,
-            pacer: Pacer::new(now, 1.0).with_depth(BURST_DATAGRAMS * MIN_DATAGRAM_BYTES),
+            pacer: Pacer::new(now, 1.0),
             cubic: Cubic::default(),
             rounds: Rounds::new(now),
             calm: 0,
@@ -284,7 +290,7 @@ impl AdaptiveController {
         let share = share(lost, sent);
         let is_due = self.since_chance >= CHANCE_ROUNDS && !self.is_starting();
         let is_chance = if is_due {
-            self.chance.is_usual(now, self.rounds.loss())
+            self.chance.is_usual(now, (lost, self.chance.judged(sent)))
         } else {
             share <= HEAVY_LOSS.max(self.chance.share(now))
                 || lost < 2
@@ -356,12 +362,6 @@ impl AdaptiveController {
     }
 
     fn pace(&mut self, now: Time) {
-        let burst = if self.window < SMALL_DATAGRAMS * self.datagram {
-            1
-        } else {
-            BURST_DATAGRAMS
-        };
-        self.pacer.set_depth(burst * self.datagram as usize);
         let gain = match self.start {
             Start::Doubt { .. } => 1.0,
             _ if self.is_starting() => STARTING_GAIN,
@@ -369,7 +369,19 @@ impl AdaptiveController {
         };
         let round_trip = self.round_trip.max(Duration::from_micros(10));
         let bytes_per_s = gain * self.window / round_trip.as_secs_f64();
+        self.pacer.set_depth(self.burst_bytes(bytes_per_s));
         self.pacer.set_rate(now, bytes_per_s);
+    }
+
+    /// Bytes that may leave together.
+    fn burst_bytes(&self, bytes_per_s: f64) -> usize {
+        if self.window < SMALL_DATAGRAMS * self.datagram {
+            return self.datagram as usize;
+        }
+        let time = WIDE_TIME.min(self.round_trip.mul_f64(WIDE_SHARE));
+        let most = self.bottlenecks.clamp(BURST_DATAGRAMS, WIDE_DATAGRAMS);
+        let bytes = bytes_per_s * time.as_secs_f64();
+        bytes.clamp(BURST_DATAGRAMS * self.datagram, most * self.datagram) as usize
     }
 }
 

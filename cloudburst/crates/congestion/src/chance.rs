@@ -38,6 +38,11 @@ const LEAST_CLEAR: f64 = 4.0;
 const CLEAR_FOR: Duration = Duration::from_secs(10);
 const MOST_IN_QUEUES: f64 = 0.12;
 
+/// Where so many datagrams have met no queue, and no more than the usual share of them was lost, a round trip of fewer
+/// than this is judged as one of so many: at the end of a message it is of two, and one of them is no share.
+const LEAST_SEEN: f64 = 100.0;
+const LEAST_JUDGED: u32 = (1.0 / USUAL) as u32;
+
 /// Finds out whether losses depend on what is sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chance {
@@ -136,6 +141,16 @@ impl Chance {
         let deviations = DEVIATIONS + f64::from(u8::from(self.is_found(now)));
         let mean = self.share(now) * f64::from(sent);
         is_likely(f64::from(lost), mean, deviations)
+    }
+
+    /// The datagrams that losses without a queue are to be held against, in a round trip of so many.
+    pub(super) fn judged(&self, sent: u32) -> u32 {
+        let is_rare = self.clear.sent >= LEAST_SEEN && self.clear.lost <= USUAL * self.clear.sent;
+        if is_rare {
+            sent.max(LEAST_JUDGED)
+        } else {
+            sent
+        }
     }
 
     /// Whether as little is lost of what meets a queue as of what meets none, of late and of a round

@@ -38,15 +38,7 @@ impl Pacer {
         }
     }
 
-    /// Paces with bursts of no more than so many bytes, where time does not ask for longer ones.
-    pub fn with_depth(self, least_depth_bytes: usize) -> Self {
-        Self {
-            least_depth_bytes,
-            ..self
-        }
-    }
-
-    /// Sets what may always be in the bucket.
+    /// Sets the bytes that may always be in the bucket: bursts are no longer, where time does not ask for it.
     pub fn set_depth(&mut self, least_depth_bytes: usize) {
         self.least_depth_bytes = least_depth_bytes;
     }
@@ -123,7 +115,8 @@ mod tests {
 
     #[test]
     fn a_silence_earns_no_longer_a_burst_than_any_pause() {
-        let mut pacer = Pacer::new(Time::ZERO, 1e6).with_depth(2_000);
+        let mut pacer = Pacer::new(Time::ZERO, 1e6);
+        pacer.set_depth(2_000);
         pacer.sent(Time::ZERO, 2_000);
         let later = Time::ZERO + Duration::from_secs(9);
         pacer.restart(later);

@@ -64,7 +64,8 @@ impl AdaptiveController {
         let least = if is_queue {
             LEAST_DATAGRAMS
         } else {
-            CHANCE_DATAGRAMS
+            let [least, most] = CHANCE_DATAGRAMS;
+            self.bottlenecks.clamp(least, most)
         };
         self.window = window.max((least * self.datagram).min(prior));
         self.recovery = Recovery {

@@ -128,6 +128,72 @@ fn a_few_losses_without_a_queue_are_chance_and_many_are_not() {
     assert!(rig.window() >= before, "{before} {}", rig.window());
 }
 
+/// Messages end with round trips of two datagrams, and then every loss is half of what was sent.
+#[test]
+fn a_loss_at_the_end_of_a_message_is_chance_where_few_are_lost_over_many() {
+    for (losses, is_chance) in [(1, true), (20, false)] {
+        let mut rig = Rig::new();
+        rig.controller.threshold = 0.0;
+        for _ in 0..20 {
+            rig.round(0, EMPTY);
+        }
+        let before = rig.window();
+        for _ in 0..losses {
+            let sent = rig.send(ROUND_TRIP, 2);
+            rig.acknowledge(sent, 1, EMPTY);
+            for _ in 0..9 {
+                let sent = rig.send(ROUND_TRIP, 2);
+                rig.acknowledge(sent, 0, EMPTY);
+            }
+        }
+        assert_eq!(
+            rig.window() >= before,
+            is_chance,
+            "{before} {}",
+            rig.window()
+        );
+    }
+}
+
+/// Four bottlenecks carry one datagram each while one carries four in a row.
+#[test]
+fn as_many_leave_together_as_there_are_bottlenecks_if_that_is_little_of_a_round_trip() {
+    let burst = |window: f64, bottlenecks, round_trip| {
+        let mut controller = AdaptiveController::new(Time::ZERO, round_trip);
+        controller.window = window * DATAGRAM as f64;
+        controller.threshold = 0.0;
+        controller.bottlenecks = bottlenecks;
+        controller.pace(Time::ZERO);
+        controller.credit(Time::ZERO).div_ceil(MIN_DATAGRAM_BYTES)
+    };
+    let millis = Duration::from_millis;
+    assert_eq!(burst(4.0, 4.0, millis(10)), 1, "a small window");
+    assert_eq!(
+        burst(9.0, 4.0, millis(100)),
+        2,
+        "it takes eight milliseconds"
+    );
+    assert_eq!(burst(40.0, 1.0, millis(10)), 2);
+    assert_eq!(burst(40.0, 4.0, millis(10)), 4);
+    assert_eq!(burst(40.0, 16.0, millis(10)), 4, "they may share one");
+}
+
+#[test]
+fn losses_by_chance_leave_a_datagram_for_each_bottleneck() {
+    let least = |bottlenecks| {
+        let mut rig = Rig::new();
+        rig.paths.bottlenecks = bottlenecks;
+        for _ in 0..200 {
+            let sent = rig.send(ROUND_TRIP, u32::MAX);
+            rig.acknowledge(sent, sent * 2 / 3, EMPTY);
+        }
+        rig.window()
+    };
+    let [one, four, sixteen] = [1, 4, 16].map(least);
+    assert!((1.9..4.0).contains(&one), "{one}");
+    assert!(four >= 3.9 && sixteen < 2.0 * four, "{four} {sixteen}");
+}
+
 #[test]
 fn a_bottleneck_without_a_queue_is_not_taken_for_chance() {
     let mut rig = Rig::new();
