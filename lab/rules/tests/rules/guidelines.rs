@@ -1,4 +1,5 @@
-//! Rule: the page on RFC 8085 has a row for each section, and each row a test or a command that exists.
+//! Rule: the page on RFC 8085 has a row for each section, and each row a test or a command that exists; so has each
+//! test that a promise of Cloudburst names.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -47,6 +48,25 @@ fn each_section_of_the_udp_guidelines_is_answered_and_shown() {
         }
     }
     assert_none("rows of the page on RFC 8085", &wrong);
+}
+
+#[test]
+fn each_test_that_a_promise_of_cloudburst_names_exists() {
+    let root = &WORKSPACE.root;
+    let page = fs::read_to_string(root.join("SECURITY.md")).unwrap();
+    let promises = page.split_once("Cloudburst promises besides:").unwrap().1;
+    let promises = promises.split_once("\n## ").unwrap().0;
+    let mut tests = BTreeSet::new();
+    collect_tests(&root.join("cloudburst"), &mut tests);
+    let named = promises.split('`').skip(1).step_by(2);
+    let named: Vec<_> = named.filter(|name| name.contains('_')).collect();
+    assert!(named.len() > 30, "{named:?}");
+    let wrong: Vec<_> = named
+        .iter()
+        .filter(|name| !tests.contains(**name))
+        .map(|name| format!("there is no `{name}`"))
+        .collect();
+    assert_none("tests that SECURITY.md names", &wrong);
 }
 
 fn row(line: &str) -> Option<Row<'_>> {
