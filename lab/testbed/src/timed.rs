@@ -25,8 +25,7 @@ use std::{
 
 use serde::Serialize;
 
-pub(crate) use self::strain::Meter;
-pub use self::strain::{Bounds, Strain};
+pub use self::strain::{Bounds, Meter, Strain};
 use self::witness::is_carried;
 
 /// Names the file that outcomes of timed claims are appended to, a line of JSON each.

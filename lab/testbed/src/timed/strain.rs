@@ -170,7 +170,7 @@ impl fmt::Display for Strain {
 }
 
 /// Watches the machine until it is ended.
-pub(crate) struct Meter {
+pub struct Meter {
     begun: Instant,
     stolen: Duration,
     busy: Duration,
@@ -180,7 +180,8 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn start() -> Self {
+    /// Begins to watch.
+    pub fn start() -> Self {
         let witness = Witness::start();
         Self {
             begun: Instant::now(),
@@ -192,7 +193,8 @@ impl Meter {
         }
     }
 
-    pub(crate) fn end(self) -> Strain {
+    /// Ends, and says what the machine lacked.
+    pub fn end(self) -> Strain {
         let elapsed = self.begun.elapsed();
         let stolen = cpu::stolen().unwrap_or_default();
         let stolen = stolen.saturating_sub(self.stolen);
