@@ -24,6 +24,8 @@ pub struct Check {
     pub miss: Option<String>,
     /// The measurement contradicts the paper, by more than chance.
     pub refuted: bool,
+    /// So little was measured that it decides nothing.
+    pub undecided: bool,
 }
 
 /// How an item came out.
@@ -36,6 +38,11 @@ pub enum Verdict {
     Outside,
     /// Some checks are contradicted by the measurement.
     Refuted,
+    /// None misses, and of some too little was measured.
+    #[serde(rename = "not decided")]
+    NotDecided,
+    /// There is nothing to measure; the item's note says why.
+    Note,
 }
 
 impl std::fmt::Display for Verdict {
@@ -44,6 +51,8 @@ impl std::fmt::Display for Verdict {
             Self::Reproduced => "reproduced",
             Self::Outside => "outside",
             Self::Refuted => "refuted",
+            Self::NotDecided => "not decided",
+            Self::Note => "note",
         })
     }
 }
@@ -59,6 +68,16 @@ impl Check {
             holds: miss.is_none(),
             miss,
             refuted: false,
+            undecided: false,
+        }
+    }
+
+    /// A check of which too little was measured, for the reason `why`.
+    pub fn undecided(what: &str, paper: &str, band: &str, why: &str) -> Self {
+        let miss = Some(why.to_owned());
+        Self {
+            undecided: true,
+            ..Self::new(what, paper, band, String::new(), miss)
         }
     }
 
@@ -67,6 +86,7 @@ impl Check {
         match &self.miss {
             None => "holds".to_owned(),
             Some(miss) if self.refuted => format!("refuted: {miss}"),
+            Some(miss) if self.undecided => format!("not decided: {miss}"),
             Some(miss) => format!("misses: {miss}"),
         }
     }
@@ -119,19 +139,24 @@ pub struct Item<'a> {
 }
 
 impl Figure {
-    /// Returns whether all checks hold.
+    /// Returns whether there are checks, and all hold.
     pub fn holds(&self) -> bool {
-        self.checks.iter().all(|it| it.holds)
+        !self.checks.is_empty() && self.checks.iter().all(|it| it.holds)
     }
 
     /// How it came out: as the worst of its checks.
     pub fn verdict(&self) -> Verdict {
-        if self.holds() {
+        let some = |is: fn(&Check) -> bool| self.checks.iter().any(is);
+        if self.checks.is_empty() {
+            Verdict::Note
+        } else if self.holds() {
             Verdict::Reproduced
-        } else if self.checks.iter().any(|it| it.refuted) {
+        } else if some(|it| it.refuted) {
             Verdict::Refuted
-        } else {
+        } else if some(|it| !it.holds && !it.undecided) {
             Verdict::Outside
+        } else {
+            Verdict::NotDecided
         }
     }
 
@@ -271,6 +296,39 @@ mod tests {
     use flow_report::Axis;
 
     use super::*;
+
+    #[test]
+    fn verdict_is_that_of_the_worst_check() {
+        let holds = Check::new("a", "", "", String::new(), None);
+        let open = Check::undecided("b", "", "", "too little");
+        let misses = Check::new("c", "", "", String::new(), Some("1 too much".to_owned()));
+        let refuted = Check {
+            refuted: true,
+            ..misses.clone()
+        };
+        let verdict = |checks: &[&Check]| {
+            let figure = Figure {
+                id: "C9",
+                title: "a figure",
+                note: String::new(),
+                checks: checks.iter().map(|it| (*it).clone()).collect(),
+                rows: Vec::new(),
+                columns: Vec::new(),
+                tables: Vec::new(),
+                plots: Vec::new(),
+            };
+            (figure.verdict(), figure.holds())
+        };
+        assert_eq!(verdict(&[]), (Verdict::Note, false));
+        assert_eq!(verdict(&[&holds]), (Verdict::Reproduced, true));
+        assert_eq!(verdict(&[&holds, &open]), (Verdict::NotDecided, false));
+        assert_eq!(verdict(&[&open, &misses]), (Verdict::Outside, false));
+        let worst = verdict(&[&open, &misses, &refuted]);
+        assert_eq!(worst, (Verdict::Refuted, false));
+        assert_eq!(open.verdict(), "not decided: too little");
+        let json = serde_json::to_value(Verdict::NotDecided).unwrap();
+        assert_eq!(json, "not decided");
+    }
 
     #[test]
     fn files_and_text_say_the_same() {

@@ -100,6 +100,36 @@ impl Band {
         Check { refuted, ..check }
     }
 
+    /// Like [`check`](Self::check), but what reaches over an end of the band with its confidence
+    /// interval, or comes from one run, is not decided.
+    pub fn decide(self, what: &str, paper: &str, ours: Option<Estimate>) -> Check {
+        let check = self.check(what, paper, ours);
+        let Some(ours) = ours else {
+            return Check {
+                undecided: true,
+                ..check
+            };
+        };
+        let why = match ours.half_width {
+            None => Some("one round tells no interval".to_owned()),
+            Some(half) => {
+                let reaches = |end: f64| (ours.mean - end).abs() < half;
+                let reached = [self.low, self.high].into_iter().find(|it| reaches(*it));
+                let reached = reached.filter(|_| !check.refuted);
+                reached.map(|end| format!("the interval reaches over {}", self.number(end)))
+            }
+        };
+        match why {
+            Some(why) => Check {
+                holds: false,
+                miss: Some(why),
+                undecided: true,
+                ..check
+            },
+            None => check,
+        }
+    }
+
     fn to_text(self) -> String {
         if self.high.is_infinite() {
             format!("at least {}", self.number(self.low))
@@ -153,6 +183,21 @@ mod tests {
         assert_eq!(check(close, &[0.5, 0.6, 0.55]), (false, true));
         assert_eq!(check(close, &[1.2, 1.6, 1.3]), (false, false));
         assert_eq!(check(close, &[0.9, 1.0]), (true, false));
+    }
+
+    #[test]
+    fn interval_over_an_end_of_the_band_decides_nothing() {
+        let decided = |band: Band, values: &[f64]| {
+            let check = band.decide("x", "y", Estimate::of(values.iter().copied()));
+            (check.holds, check.refuted, check.undecided)
+        };
+        let band = Band::more(1.3, 2.5);
+        assert_eq!(decided(band, &[1.9, 2.0, 1.95]), (true, false, false));
+        assert_eq!(decided(band, &[1.2, 1.9, 1.5]), (false, false, true));
+        assert_eq!(decided(band, &[3.0, 3.1, 2.9]), (false, false, false));
+        assert_eq!(decided(band, &[0.8, 0.81, 0.79]), (false, true, false));
+        assert_eq!(decided(band, &[1.9]), (false, false, true), "one round");
+        assert_eq!(decided(band, &[]), (false, false, true));
     }
 
     #[test]
