@@ -4,6 +4,8 @@
 //!   parameters (§IV-A), by the ids `C1`, `C2` and `C3`.
 //! - [`cloudburst`]: its evaluation (§V), `C4` to `C11`, simulated.
 //! - [`tr`]: TR's figures, `T1` to `T16`, simulated.
+//! - [`splitter`]: the splitter's figures, `S1` to `S6`, on real packets.
+//! - [`notes`]: items of the list that are no measurements, `C12` and `C13`.
 //! - [`ns3`]: the simulator next to ns-3.
 //! - [`overhead`]: how many packets a message takes until it can be decoded, on
 //!   the wire that `cloudburst` speaks.
@@ -14,9 +16,11 @@ pub mod computation;
 pub mod elimination;
 pub mod figure;
 pub mod header;
+pub mod notes;
 pub mod ns3;
 pub mod overhead;
 pub mod pages;
+pub mod splitter;
 pub mod sweep;
 pub mod tr;
 pub mod trials;

@@ -8,9 +8,9 @@ use flow_report::Table;
 use reproduction::{
     cloudburst, coding, computation,
     figure::Figure,
-    header, ns3,
+    header, notes, ns3,
     overhead::{self, Overhead},
-    pages, progress,
+    pages, progress, splitter,
     sweep::Sweep,
     tr::{Effort, Simulated},
 };
@@ -45,7 +45,8 @@ struct Ns3 {
 
 #[derive(clap::Args)]
 struct Reproduce {
-    /// Figures to measure: C1 to C11 (Cloudburst), T1 to T16 (TR), or all. Default: all.
+    /// Figures to measure: S1 to S6 (the splitter, on real packets), C1 to C13 (Cloudburst), T1 to T16
+    /// (TR), or all. Default: all.
     ids: Vec<Id>,
     /// Directory for index.html, and CSV and SVG files for each figure. Runs of the simulator that
     /// lie there, of the same settings, are not run again.
@@ -54,15 +55,15 @@ struct Reproduce {
     /// Print one JSON array instead of tables.
     #[arg(long)]
     json: bool,
-    /// Measure everything from less: a minute instead of hours, with wide intervals.
+    /// Measure everything from less: minutes instead of hours, with wide intervals.
     #[arg(long)]
     quick: bool,
     /// C1, C2: messages decoded for each pair of n and d, as in the paper 100 with --quick, else
     /// 1000.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     trials: Option<u64>,
-    /// C4 to C11, T1 to T14: seeds of each experiment; without it 2 or 3 with --quick, else 5, 10 or
-    /// 20.
+    /// S1 to S6, C4 to C11, T1 to T14: seeds of each experiment; without it 2 or 3 with --quick, else
+    /// 5, 10 or 20.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     seeds: Option<u64>,
     /// C4 to C11 but C8: messages of a run. T10 to T14: flows of a run; the paper has 50,000.
@@ -74,6 +75,9 @@ struct Reproduce {
     /// C1, C2: what random numbers are drawn with.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// S1 to S6: the program `splitter` [default: the one next to this program].
+    #[arg(long, value_name = "FILE")]
+    splitter: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -92,13 +96,16 @@ struct CodecOverhead {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Id {
     All,
+    Splitter(usize),
     Cloudburst(usize),
     Tr(usize),
 }
 
 impl Id {
     fn figures() -> impl Iterator<Item = Self> {
-        (1..=11).map(Self::Cloudburst).chain((1..=16).map(Self::Tr))
+        let splitter = (1..=splitter::FIGURES.len()).map(Self::Splitter);
+        let cloudburst = (1..=13).map(Self::Cloudburst);
+        splitter.chain(cloudburst).chain((1..=16).map(Self::Tr))
     }
 }
 
@@ -124,6 +131,7 @@ impl std::fmt::Display for Id {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::All => formatter.write_str("all"),
+            Self::Splitter(number) => write!(formatter, "S{number}"),
             Self::Cloudburst(number) => write!(formatter, "C{number}"),
             Self::Tr(number) => write!(formatter, "T{number}"),
         }
@@ -161,12 +169,17 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
     };
     let simulated = Simulated::new(effort(arguments), &arguments.out);
     let bursts = cloudburst::Simulated::new(burst_effort(arguments), &arguments.out);
+    let packets =
+        splitter::Measured::new(packet_effort(arguments), &arguments.out, agent(arguments)?);
     let mut figures: Vec<Figure> = Vec::new();
     for id in Id::figures().filter(|it| asked_for(&arguments.ids, *it)) {
         let figure = match id {
+            Id::Splitter(number) => packets.figure(number)?,
             Id::Cloudburst(1) => computation::figure(sweep()),
             Id::Cloudburst(2) => coding::figure(sweep()),
             Id::Cloudburst(3) | Id::All => header::figure(),
+            Id::Cloudburst(12) => notes::coding_model(),
+            Id::Cloudburst(13) => notes::headline(),
             Id::Cloudburst(number) => bursts.figure(number)?,
             Id::Tr(number) => simulated.figure(number)?,
         };
@@ -216,6 +229,27 @@ fn asked_for(ids: &[Id], id: Id) -> bool {
 fn jobs(arguments: &Reproduce) -> usize {
     let cores = || thread::available_parallelism().map_or(1, usize::from);
     arguments.jobs.unwrap_or_else(cores)
+}
+
+fn packet_effort(arguments: &Reproduce) -> splitter::Effort {
+    let effort = if arguments.quick {
+        splitter::Effort::quick()
+    } else {
+        splitter::Effort::full()
+    };
+    splitter::Effort {
+        rounds: arguments.seeds.unwrap_or(effort.rounds),
+        ..effort
+    }
+}
+
+/// The agent that S1 to S6 run; `cargo xtask` builds both into the same directory.
+fn agent(arguments: &Reproduce) -> Result<PathBuf> {
+    if let Some(splitter) = &arguments.splitter {
+        return Ok(splitter.clone());
+    }
+    let own = std::env::current_exe().context("cannot find this program's own file")?;
+    Ok(own.with_file_name("splitter"))
 }
 
 fn burst_effort(arguments: &Reproduce) -> cloudburst::Effort {

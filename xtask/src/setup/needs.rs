@@ -156,6 +156,12 @@ pub(crate) static NEEDS: &[Need] = &[
         &["curl"],
         "a real web client before the splitter",
     ),
+    program(
+        TEST,
+        "mgen",
+        &["mgen"],
+        "the background of the splitter's reproduction, as in the paper",
+    ),
     program(TEST, "tcpdump", &["tcpdump"], "to see marks on the wire"),
     program(
         TEST,

@@ -1,0 +1,261 @@
+//! The splitter's figures `S1` to `S6` (its §III), on real packets between network namespaces.
+//!
+//! Two borders run the shipped agent; nginx answers curl through them, MGEN makes the background,
+//! and the splitter's own taps measure. What the paper leaves open is in `docs/src/reproduction/splitter.md`.
+//! Rounds are kept as those of [`tr`](crate::tr) are.
+
+pub mod attach;
+pub mod cell;
+pub mod client;
+pub mod distributions;
+pub mod grid;
+pub mod headline;
+pub mod loads;
+pub mod schedule;
+pub mod server;
+pub mod thresholds;
+pub mod wan;
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use anyhow::Result;
+use flow_report::Summary;
+use flow_testbed::require::{Lacking, Requirement};
+
+use self::cell::{Cell, Length, Round};
+use crate::figure::{Check, Figure};
+
+/// How much is measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effort {
+    /// Rounds of each cell, with seeds of their own.
+    pub rounds: u64,
+    /// Length of each.
+    pub length: Length,
+    /// Thresholds of S1, besides the paper's.
+    pub thresholds: Vec<u32>,
+    /// Loads at which S1 varies the threshold, in percent.
+    pub threshold_loads: Vec<u32>,
+    /// Whether all modes run under all loads, and not only where one of them is asked about.
+    pub everything: bool,
+}
+
+impl Effort {
+    /// Ten rounds of 12 s: some two and a half hours for all figures.
+    pub fn full() -> Self {
+        Self {
+            rounds: 10,
+            length: Length {
+                whole_s: 12.0,
+                warm_up_s: 2.0,
+            },
+            thresholds: vec![1, 3, 5, 10, 20, 100, 300, 1_000],
+            threshold_loads: vec![10, 20, 30, 40],
+            everything: true,
+        }
+    }
+
+    /// Three rounds of 2.5 s.
+    pub fn quick() -> Self {
+        Self {
+            rounds: 3,
+            length: Length {
+                whole_s: 2.5,
+                warm_up_s: 0.5,
+            },
+            thresholds: vec![1, 10, 1_000],
+            threshold_loads: vec![40],
+            everything: false,
+        }
+    }
+}
+
+/// Experiments that have been run, or will be when a figure needs them.
+pub struct Measured<'a> {
+    effort: Effort,
+    directory: &'a Path,
+    splitter: PathBuf,
+    cells: RefCell<HashMap<Cell, Rc<Vec<Round>>>>,
+}
+
+impl<'a> Measured<'a> {
+    /// Nothing yet. Rounds go to, and come from, `directory`; `splitter` is the agent's program.
+    pub fn new(effort: Effort, directory: &'a Path, splitter: PathBuf) -> Self {
+        Self {
+            effort,
+            directory,
+            splitter,
+            cells: RefCell::default(),
+        }
+    }
+
+    /// A figure; `number` is 1 to 6. It says what is lacking where it cannot be measured here.
+    ///
+    /// # Errors
+    ///
+    /// When the testbed fails.
+    pub fn figure(&self, number: usize) -> Result<Figure> {
+        let (id, title) = FIGURES[number - 1];
+        let lacking = self.lacking();
+        if !lacking.is_empty() {
+            return Ok(absent(id, title, &lacking));
+        }
+        match number {
+            1 => thresholds::figure(self),
+            2 => loads::figure(self),
+            3 => distributions::jitter(self),
+            4 => distributions::completion(self),
+            5 => attach::figure(self),
+            _ => headline::figure(self),
+        }
+    }
+
+    /// Returns how much is measured.
+    pub fn effort(&self) -> &Effort {
+        &self.effort
+    }
+
+    /// All rounds of a cell.
+    ///
+    /// # Errors
+    ///
+    /// When the testbed fails.
+    pub fn rounds(&self, cell: Cell) -> Result<Rc<Vec<Round>>> {
+        if let Some(known) = self.cells.borrow().get(&cell) {
+            return Ok(Rc::clone(known));
+        }
+        self.measure(&[cell])?;
+        Ok(self.cells.borrow().get(&cell).cloned().unwrap_or_default())
+    }
+
+    /// Measures what is not known of these cells, by turns, so that what drifts on the machine falls on
+    /// all alike.
+    ///
+    /// # Errors
+    ///
+    /// When the testbed fails.
+    pub fn measure(&self, cells: &[Cell]) -> Result<()> {
+        let is_new = |it: &&Cell| !self.cells.borrow().contains_key(it);
+        let new: Vec<Cell> = cells.iter().filter(is_new).copied().collect();
+        let runs = self.directory.join("runs/splitter");
+        let progress = crate::progress(new.len() * self.effort.rounds as usize, "splitter");
+        let mut rounds: HashMap<Cell, Vec<Round>> = HashMap::new();
+        for seed in 1..=self.effort.rounds {
+            for index in 0..new.len() {
+                // The next round starts with another cell.
+                let cell = new[(index + seed as usize) % new.len()];
+                let round = cell::round(&cell, self.effort.length, seed, &self.splitter, &runs)?;
+                rounds.entry(cell).or_default().push(round);
+                progress.inc(1);
+            }
+        }
+        progress.finish_and_clear();
+        let shared = rounds
+            .into_iter()
+            .map(|(cell, rounds)| (cell, Rc::new(rounds)));
+        self.cells.borrow_mut().extend(shared);
+        Ok(())
+    }
+
+    fn lacking(&self) -> Vec<Lacking> {
+        use Requirement::*;
+        let programs = [
+            "ip", "tc", "ethtool", "nft", "nginx", "curl", "mgen", "tcpdump",
+        ];
+        let mut requirements: Vec<Requirement> = programs.map(Program).into();
+        requirements.extend([Root, FileSystem("bpf"), CongestionControl("cubic")]);
+        let mut lacking: Vec<Lacking> = requirements
+            .into_iter()
+            .filter_map(|it| it.check().err())
+            .collect();
+        if !self.splitter.exists() {
+            lacking.push(Lacking {
+                reason: format!("lacks the agent, {}", self.splitter.display()),
+                remedy: "build it (`cargo build --release -p splitter-agent`)".to_owned(),
+            });
+        }
+        lacking
+    }
+}
+
+/// Ids and subjects.
+pub const FIGURES: [(&str, &str); 6] = [
+    ("S1", "speed-up of short flows over thresholds, figure 4(a)"),
+    ("S2", "speed-up of short flows over loads, figure 4(b)"),
+    ("S3", "packet jitter, figure 5, rows 1 and 2"),
+    ("S4", "completion times, figure 5, row 3"),
+    ("S5", "what the programs add to completion times, figure 6"),
+    ("S6", "headline of the abstract"),
+];
+
+/// An item that cannot be measured on this machine.
+fn absent(id: &'static str, title: &'static str, lacking: &[Lacking]) -> Figure {
+    let reasons: Vec<String> = lacking.iter().map(Lacking::to_string).collect();
+    Figure {
+        id,
+        title,
+        note: format!("This machine cannot measure it: {}.", reasons.join("; ")),
+        checks: vec![Check::undecided("all of it", "", "", "not measured here")],
+        rows: Vec::new(),
+        columns: Vec::new(),
+        tables: Vec::new(),
+        plots: Vec::new(),
+    }
+}
+
+/// The ratio of a figure of one cell's rounds to that of another's with the same seeds.
+pub(crate) fn ratios(of: &[Round], to: &[Round], value: impl Fn(&Round) -> f64) -> Vec<f64> {
+    let pairs = of.iter().zip(to);
+    pairs
+        .map(|(one, other)| value(one) / value(other))
+        .collect()
+}
+
+/// The mean completion time of listings, in milliseconds.
+pub(crate) fn list_mean_ms(round: &Round) -> f64 {
+    Summary::new(round.list_ms.iter().copied()).mean()
+}
+
+/// What was run, and what the machine lacked.
+pub(crate) fn note<'r>(rounds: impl Iterator<Item = &'r Round> + Clone) -> String {
+    let mut note = "Two tunnels of 100 Mbit/s, a tenth of the paper's; listings of 5 packets by nginx and curl".to_owned();
+    if rounds.clone().any(|it| it.cell.transfers) {
+        note += ", videos and uploads of a hundredth of the paper's sizes";
+    }
+    let loaded = rounds.clone().filter(|it| it.cell.load_percent > 0);
+    let off = loaded.flat_map(|it| {
+        let wanted = f64::from(it.cell.load_percent);
+        it.background_percent
+            .map(|sent| (sent / wanted - 1.0).abs() * 100.0)
+    });
+    if let Some(off) = off.reduce(f64::max) {
+        let _ = write!(
+            note,
+            ", MGEN behind the splitter, which sent what it was to within {off:.1} %"
+        );
+    }
+    let unanswered: usize = rounds.clone().map(|it| it.unanswered).sum();
+    let _ = write!(
+        note,
+        ". {unanswered} requests were not answered within 2 s of the end. "
+    );
+    note += &objections(rounds);
+    note.trim_end().to_owned()
+}
+
+/// Rounds in which the machine lacked so much that it was not the tunnels alone that were measured.
+fn objections<'r>(rounds: impl IntoIterator<Item = &'r Round>) -> String {
+    let all: Vec<&Round> = rounds.into_iter().collect();
+    let objected: Vec<&&Round> = all.iter().filter(|it| it.objection.is_some()).collect();
+    let Some(first) = objected.first().and_then(|it| it.objection.as_deref()) else {
+        return String::new();
+    };
+    let (some, all) = (objected.len(), all.len());
+    format!("In {some} of {all} rounds the machine lacked something, such as: {first}.")
+}
