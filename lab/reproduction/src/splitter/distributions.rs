@@ -1,0 +1,249 @@
+//! `S3` and `S4`: distributions of packet jitter and of completion times.
+
+use anyhow::Result;
+use flow_report::{Axis, Estimate, Plot, Summary, Table};
+use serde_json::json;
+
+use super::{
+    FIGURES, Measured,
+    cell::{Mode, Round},
+    grid::{Grid, LOADS, PAIRS, density},
+    note,
+};
+use crate::{
+    figure::{Check, Figure},
+    tr::band::Band,
+};
+
+/// The paper's solution against its baseline.
+const HEADLINE: (Mode, Mode) = PAIRS[0];
+
+/// A statistic of a round's values, by its name.
+type Statistic = (&'static str, fn(&[f64]) -> f64);
+
+/// A quantity that has a distribution.
+struct Quantity {
+    name: &'static str,
+    values: fn(&Round) -> &[f64],
+    statistics: [Statistic; 2],
+}
+
+const JITTER: Quantity = Quantity {
+    name: "jitter, us",
+    values: |round| &round.jitter_us,
+    statistics: [("mean", mean), ("standard deviation", deviation)],
+};
+const COMPLETION: Quantity = Quantity {
+    name: "completion time of listings, ms",
+    values: |round| &round.list_ms,
+    statistics: [("mean", mean), ("99th percentile", p99)],
+};
+
+/// Figure `S3`.
+///
+/// # Errors
+///
+/// When the testbed fails.
+pub fn jitter(measured: &Measured<'_>) -> Result<Figure> {
+    let grid = Grid::measure(measured)?;
+    // The band is stated from 20 % on.
+    let loads = LOADS.into_iter().filter(|it| *it >= 20);
+    let checks = loads.flat_map(|load| {
+        JITTER.statistics.map(|statistic| {
+            let ratio = JITTER.ratio(&grid, HEADLINE, load, statistic);
+            let what = format!("{} at {load} %, of that of per-flow ECMP", statistic.0);
+            Band::less(0.0, 1.0).decide(&what, "lower", ratio)
+        })
+    });
+    let checks = checks.collect();
+    Ok(JITTER.figure(&grid, FIGURES[2], checks))
+}
+
+/// Figure `S4`.
+///
+/// # Errors
+///
+/// When the testbed fails.
+pub fn completion(measured: &Measured<'_>) -> Result<Figure> {
+    let grid = Grid::measure(measured)?;
+    let [of_mean, of_tail] = COMPLETION.statistics;
+    let means = LOADS.into_iter().map(|load| {
+        let ratio = COMPLETION.ratio(&grid, HEADLINE, load, of_mean);
+        let what = format!("mean at {load} %, of that of per-flow ECMP");
+        Band::less(0.0, 1.0).decide(&what, "lower in all cases", ratio)
+    });
+    let dedicated = PAIRS.into_iter().filter(|it| it.0 == Mode::Dedicated);
+    let cells = dedicated.flat_map(|pair| LOADS.map(|load| (pair, load)));
+    let tails: Vec<Estimate> = cells
+        .filter_map(|(pair, load)| COMPLETION.ratio(&grid, pair, load, of_tail))
+        .collect();
+    let checks = means.chain([majority(&tails)]).collect();
+    Ok(COMPLETION.figure(&grid, FIGURES[3], checks))
+}
+
+/// Three quarters of the ratios are to be below 1.
+fn majority(ratios: &[Estimate]) -> Check {
+    let what = "cells whose 99th percentile is lower than with ECMP";
+    let (paper, band) = ("the majority", "at least 75 %");
+    let half = |it: &Estimate| it.half_width.unwrap_or(f64::INFINITY);
+    let lower = ratios.iter().filter(|it| it.mean + half(it) < 1.0).count();
+    let higher = ratios.iter().filter(|it| it.mean - half(it) > 1.0).count();
+    let ours = format!("{lower} of {}, {higher} higher", ratios.len());
+    if 4 * lower >= 3 * ratios.len() && lower > 0 {
+        Check::new(what, paper, band, ours, None)
+    } else if 4 * higher > ratios.len() {
+        let miss = Some(format!("{higher} are higher"));
+        Check::new(what, paper, band, ours, miss)
+    } else {
+        let open = ratios.len() - lower - higher;
+        let why = format!("of {open} the interval reaches over 1");
+        Check {
+            ours,
+            ..Check::undecided(what, paper, band, &why)
+        }
+    }
+}
+
+impl Quantity {
+    fn ratio(
+        &self,
+        grid: &Grid,
+        pair: (Mode, Mode),
+        load: u32,
+        (_, statistic): Statistic,
+    ) -> Option<Estimate> {
+        let ratios = grid.ratios(pair, load, |round| statistic((self.values)(round)))?;
+        Estimate::of(ratios)
+    }
+
+    fn figure(
+        &self,
+        grid: &Grid,
+        (id, title): (&'static str, &'static str),
+        checks: Vec<Check>,
+    ) -> Figure {
+        let mut rows = Vec::new();
+        let mut table = Table::new([
+            "load %",
+            "splitter",
+            "against",
+            self.name,
+            "ratio",
+            "splitter's",
+            "the other's",
+        ]);
+        for (load, pair) in LOADS
+            .into_iter()
+            .flat_map(|load| PAIRS.map(|pair| (load, pair)))
+        {
+            for statistic in self.statistics {
+                let Some(ratio) = self.ratio(grid, pair, load, statistic) else {
+                    continue;
+                };
+                let of = |mode| {
+                    let rounds = grid.rounds(mode, load).unwrap_or_default();
+                    Summary::new(rounds.iter().map(|it| statistic.1((self.values)(it)))).mean()
+                };
+                let (own, other) = (of(pair.0), of(pair.1));
+                table.row([
+                    load.to_string(),
+                    pair.0.name().to_owned(),
+                    pair.1.name().to_owned(),
+                    statistic.0.to_owned(),
+                    ratio.to_text(2),
+                    format!("{own:.3}"),
+                    format!("{other:.3}"),
+                ]);
+                rows.push(json!({
+                    "load_percent": load, "splitter": pair.0.name(), "baseline": pair.1.name(),
+                    "statistic": statistic.0, "ratio": ratio.mean, "half_width": ratio.half_width,
+                    "splitter_value": own, "baseline_value": other,
+                }));
+            }
+        }
+        Figure {
+            id,
+            title,
+            note: note(grid.all()),
+            checks,
+            rows,
+            columns: vec![
+                "load_percent",
+                "splitter",
+                "baseline",
+                "statistic",
+                "ratio",
+                "half_width",
+                "splitter_value",
+                "baseline_value",
+            ],
+            tables: vec![table],
+            plots: LOADS.map(|load| self.plot(grid, load)).into(),
+        }
+    }
+
+    fn plot(&self, grid: &Grid, load: u32) -> Plot {
+        let plot = Plot::new(
+            format!("Distribution at {load} % load"),
+            Axis::log(self.name),
+            Axis::linear("share of an interval, ten to a decade"),
+        );
+        let modes = [
+            Mode::Dedicated,
+            Mode::Share,
+            Mode::EcmpFlow,
+            Mode::EcmpPacket,
+        ];
+        let measured = modes
+            .into_iter()
+            .filter(|it| grid.rounds(*it, load).is_some());
+        measured.fold(plot, |plot, mode| {
+            plot.with(density(mode.name(), &grid.pooled(mode, load, self.values)))
+        })
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    Summary::new(values.iter().copied()).mean()
+}
+
+fn deviation(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    let squares: f64 = values.iter().map(|it| (it - mean).powi(2)).sum();
+    (squares / (values.len() as f64 - 1.0)).sqrt()
+}
+
+fn p99(values: &[f64]) -> f64 {
+    Summary::new(values.iter().copied()).percentile(99.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimates(values: &[(f64, f64)]) -> Vec<Estimate> {
+        let estimate = |&(mean, half): &(f64, f64)| Estimate {
+            mean,
+            half_width: Some(half),
+        };
+        values.iter().map(estimate).collect()
+    }
+
+    #[test]
+    fn majority_counts_cells_whose_whole_interval_is_on_one_side() {
+        let outcome = |values: &[(f64, f64)]| {
+            let check = majority(&estimates(values));
+            (check.holds, check.undecided)
+        };
+        let (low, high, open) = ((0.5, 0.2), (1.5, 0.2), (0.9, 0.2));
+        assert_eq!(outcome(&[low, low, low, high]), (true, false));
+        assert_eq!(outcome(&[low, low, high, high]), (false, false));
+        assert_eq!(outcome(&[low, low, open, open]), (false, true));
+        assert_eq!(outcome(&[]), (false, true));
+    }
+
+    #[test]
+    fn deviation_is_the_samples() {
+        assert_eq!(deviation(&[1.0, 2.0, 3.0]), 1.0);
+    }
+}
