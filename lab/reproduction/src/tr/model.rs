@@ -225,7 +225,7 @@ fn common_checks(runs: &Runs, points: &[Point]) -> Vec<Check> {
             .filter_map(ratio)
             .max_by(|a, b| a.mean.ln().abs().total_cmp(&b.mean.ln().abs()));
         let what = format!("{scheme}: simulated / modelled, farthest from 1");
-        checks.push(Band::close(0.7, 1.3).check(&what, "basically close", worst));
+        checks.push(Band::about(0.7, 1.3).check(&what, "basically close", worst));
     }
     checks
 }
