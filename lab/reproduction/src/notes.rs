@@ -14,7 +14,7 @@ pub fn coding_model() -> Figure {
     )
 }
 
-/// Cloudburst's headline (abstract).
+/// Item `C13`: the headline of Cloudburst's abstract.
 pub fn headline() -> Figure {
     note(
         "C13",

@@ -184,7 +184,7 @@ impl<'a> Measured<'a> {
     }
 }
 
-/// Ids and subjects.
+/// Ids and subjects of all figures.
 pub const FIGURES: [(&str, &str); 6] = [
     ("S1", "speed-up of short flows over thresholds, figure 4(a)"),
     ("S2", "speed-up of short flows over loads, figure 4(b)"),

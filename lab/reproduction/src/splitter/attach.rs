@@ -22,7 +22,7 @@ const BOUNDS_US: [f64; 2] = [10.0, 5.0];
 /// Two orders of magnitude below the completion time.
 const SHARE_PERCENT: f64 = 1.0;
 
-/// Figure `S5`.
+/// Measures, and builds figure `S5`.
 ///
 /// # Errors
 ///

@@ -66,7 +66,7 @@ impl Mode {
     }
 }
 
-/// What is compared with what.
+/// A scheme, a load, a threshold: one of the things that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Cell {
     /// The way to spread packets.
@@ -111,7 +111,7 @@ pub struct Length {
     pub warm_up_s: f64,
 }
 
-/// What one round came to.
+/// The results of one round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
     /// What was run.
@@ -155,9 +155,10 @@ pub fn round(
     let measured = measure(cell, length, seed, splitter)
         .with_context(|| format!("cannot measure {}", cell.file_name(seed)))?;
     fs::create_dir_all(directory)?;
-    fs::write(&file, serde_json::to_string(&measured)?)
-        .with_context(|| format!("cannot write {}", file.display()))?;
-    Ok(measured)
+    let text = serde_json::to_string(&measured)?;
+    fs::write(&file, &text).with_context(|| format!("cannot write {}", file.display()))?;
+    // A number that is read back may differ in its last bit; both times it is to be the same.
+    Ok(serde_json::from_str(&text)?)
 }
 
 fn measure(cell: &Cell, length: Length, seed: u64, splitter: &Path) -> Result<Round> {

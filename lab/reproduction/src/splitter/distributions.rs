@@ -39,7 +39,7 @@ const COMPLETION: Quantity = Quantity {
     statistics: [("mean", mean), ("99th percentile", p99)],
 };
 
-/// Figure `S3`.
+/// Measures, and builds figure `S3`.
 ///
 /// # Errors
 ///
@@ -59,7 +59,7 @@ pub fn jitter(measured: &Measured<'_>) -> Result<Figure> {
     Ok(JITTER.figure(&grid, FIGURES[2], checks))
 }
 
-/// Figure `S4`.
+/// Measures, and builds figure `S4`.
 ///
 /// # Errors
 ///

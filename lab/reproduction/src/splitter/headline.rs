@@ -17,7 +17,7 @@ const HEADLINE_LOADS: [u32; 2] = [30, 40];
 /// Up to this load the long tunnel, which has the background of both, is offered less than 85 %.
 const UNSATURATED: u32 = 30;
 
-/// Figure `S6`.
+/// Measures, and builds figure `S6`.
 ///
 /// # Errors
 ///

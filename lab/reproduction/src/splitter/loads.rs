@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{figure::Figure, tr::band::Band};
 
-/// Figure `S2`.
+/// Measures, and builds figure `S2`.
 ///
 /// # Errors
 ///

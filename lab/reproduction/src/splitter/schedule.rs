@@ -1,4 +1,4 @@
-//! When which page is asked for.
+//! Requests of a round, and their times.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const PAYLOAD_BYTES: usize = 1448;
 const HEAD_BYTES: usize = 300;
 
 impl Kind {
-    /// All kinds.
+    /// All kinds of requests.
     pub const ALL: [Self; 3] = [Self::List, Self::Video, Self::Upload];
 
     /// The server's port for requests of this kind.

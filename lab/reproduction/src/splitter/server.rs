@@ -32,7 +32,7 @@ const FRAME_BYTES: f64 = 1514.0;
 pub struct Running(Child);
 
 impl Running {
-    /// Starts a program.
+    /// Starts a program without input and output.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ const CRITICAL: u32 = 40;
 /// a lower threshold the listing itself turns long.
 const LISTING: u32 = 10;
 
-/// Figure `S1`.
+/// Measures, and builds figure `S1`.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What passes the border routers: completion times by the splitter's own tap, as the paper
+//! Passages of packets at the border routers: completion times by the splitter's own tap, as the paper
 //! measures them, and each packet's delay by tcpdump.
 //!
 //! Both watch what the server sends. A flow begins when its first packet leaves the server's
@@ -38,7 +38,7 @@ pub struct WanTap {
 }
 
 impl WanTap {
-    /// Attaches them.
+    /// Attaches taps to all tunnels' devices.
     ///
     /// # Errors
     ///
@@ -161,8 +161,8 @@ impl Recording {
         })
     }
 
-    /// Ends it. How much each packet's delay differed from that of the packet of its flow before it, in
-    /// microseconds (RFC 3393), with the sign left out.
+    /// Ends the recording, and tells how much each packet's delay differed from that of the packet of its
+    /// flow before it, in microseconds (RFC 3393), with the sign left out.
     ///
     /// # Errors
     ///

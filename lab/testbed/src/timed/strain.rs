@@ -180,7 +180,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Begins to watch.
+    /// Begins to watch the machine.
     pub fn start() -> Self {
         let witness = Witness::start();
         Self {
