@@ -12,7 +12,7 @@ use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::helpers::bpf_get_hash_recalc;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::TcContext;
-use flow_balance::{Balancer, Drb, EarliestArrival, Ecmp, LetFlow, Packet, PathId, Presto, Rps};
+use flow_balance::{Balancer, Drb, EarliestArrival, Packet, PathId, Presto};
 use splitter_policy::flow::Class;
 use splitter_policy::paths::{
     BalancerNumber, LivePaths, PathCounters, SitePaths, TunnelQueues, wire_bytes,
@@ -82,11 +82,8 @@ pub fn choose(context: &TcContext, class: Option<Class>) {
         return;
     }
     match BalancerNumber(BALANCER.load()) {
-        BalancerNumber::ECMP => choose_ecmp(),
-        BalancerNumber::RPS => choose_rps(),
         BalancerNumber::DRB => choose_drb(),
         BalancerNumber::PRESTO => choose_presto(),
-        BalancerNumber::LETFLOW => choose_letflow(),
         BalancerNumber::TR => choose_tr(),
         _ => return,
     };
@@ -140,8 +137,6 @@ macro_rules! balancers {
 const SEED: u64 = 0;
 
 balancers! {
-    choose_ecmp: |asked| Some(asked.choose(&Ecmp { seed: SEED }, &mut (), &mut ()));
-    choose_rps: |asked| Some(asked.choose(&Rps { seed: SEED }, &mut (), asked.flow()?));
     choose_drb: |asked| Some(asked.choose(&Drb { seed: SEED }, &mut (), asked.flow()?));
     choose_presto: |asked| {
         let presto = Presto {
@@ -149,13 +144,6 @@ balancers! {
             seed: SEED,
         };
         Some(asked.choose(&presto, &mut (), asked.flow()?))
-    };
-    choose_letflow: |asked| {
-        let letflow = LetFlow {
-            gap_ns: asked.paths.site().gap_ns,
-            seed: SEED,
-        };
-        Some(asked.choose(&letflow, &mut (), asked.flow()?))
     };
     choose_tr: |asked| {
         Some(asked.choose(&EarliestArrival { seed: SEED }, &mut (), asked.flow()?))
