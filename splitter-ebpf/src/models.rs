@@ -134,6 +134,8 @@ impl SharedEgress for KernelModels {
         if let Some(scratch) = scratch() {
             scratch.sent.write(*sent);
         }
+        // One after the other, as when a flow starts.
+        share_hand_over();
         share_send();
         answer()
     }
@@ -161,9 +163,12 @@ const NOWHERE: Egress = Egress::dedicated_to(TunnelRole::Short);
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_turn(now_ns: u64) -> u64 {
-    if let (Some(shared), Some(settings), Some(scratch)) = (shared(), SETTINGS.get(0), scratch()) {
+    if let (Some(shared), Some(settings)) = (shared(), SETTINGS.get(0)) {
         let tunnel = shared.take_turn(&settings.config, now_ns);
-        scratch.egress = Egress::dedicated_to(tunnel).to_bits();
+        // Looked up here, for Linux 6.1 has no stack left to keep it on meanwhile.
+        if let Some(scratch) = scratch() {
+            scratch.egress = Egress::dedicated_to(tunnel).to_bits();
+        }
     }
     0
 }
@@ -192,7 +197,22 @@ pub extern "C" fn share_choose(here: u64, was: u64, last_seen_ns: u64, now_ns: u
     0
 }
 
-/// Runs [`SharedQueues::send_seeing`] as a function of its own.
+/// Runs [`SharedQueues::hand_over`] as a function of its own.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn share_hand_over() -> u64 {
+    if let (Some(shared), Some(settings), Some(scratch), Some(entry)) =
+        (shared(), SETTINGS.get(0), scratch(), entry())
+    {
+        // SAFETY: the caller has written it.
+        let sent = unsafe { scratch.sent.assume_init_ref() };
+        let hand_over = shared.hand_over(&settings.config, entry, sent, &KernelBacklog);
+        scratch.egress = Egress { hand_over, ..NOWHERE }.to_bits();
+    }
+    0
+}
+
+/// Runs [`SharedQueues::send_after`] as a function of its own.
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_send() -> u64 {
@@ -201,7 +221,8 @@ pub extern "C" fn share_send() -> u64 {
     {
         // SAFETY: the caller has written it.
         let sent = unsafe { scratch.sent.assume_init_ref() };
-        let egress = shared.send_seeing(&mut cpu, &settings.config, entry, sent, &KernelBacklog);
+        let (hand_over, config) = (answer().hand_over, &settings.config);
+        let egress = shared.send_after(hand_over, &mut cpu, config, entry, sent, &KernelBacklog);
         scratch.egress = egress.to_bits();
     }
     0

@@ -250,12 +250,39 @@ impl<W: SharedWord> SharedQueues<W> {
         sent: &CountedPacket,
         backlog: &impl ShortBacklog,
     ) -> Egress {
-        let CountedPacket { packet, now_ns, .. } = *sent;
-        let hand_over = if entry.is_placed() {
+        let hand_over = self.hand_over(config, entry, sent, backlog);
+        self.send_after(hand_over, cpu, config, entry, sent, backlog)
+    }
+
+    /// Places the flow of a packet, or changes its tunnel, if that is due: the first part of
+    /// [`send_seeing`](Self::send_seeing), by itself for a host with little stack.
+    #[inline(always)]
+    pub fn hand_over(
+        &mut self,
+        config: &PolicyConfig,
+        entry: &mut FlowEntry,
+        sent: &CountedPacket,
+        backlog: &impl ShortBacklog,
+    ) -> Option<FlowEvent> {
+        if entry.is_placed() {
             self.change(config, entry, sent)
         } else {
             self.place(config, entry, sent, backlog)
-        };
+        }
+    }
+
+    /// Sends a packet after its flow was looked at: the second part.
+    #[inline(always)]
+    pub fn send_after(
+        &mut self,
+        hand_over: Option<FlowEvent>,
+        cpu: &mut Cpu<'_>,
+        config: &PolicyConfig,
+        entry: &mut FlowEntry,
+        sent: &CountedPacket,
+        backlog: &impl ShortBacklog,
+    ) -> Egress {
+        let CountedPacket { packet, now_ns, .. } = *sent;
         if entry.is_placed() {
             let egress = self.send_placed(cpu, config, entry.tunnel(), packet, false, now_ns);
             self.note_placed(egress.tunnel, entry, sent, hand_over);
