@@ -207,7 +207,11 @@ pub extern "C" fn share_hand_over() -> u64 {
         // SAFETY: the caller has written it.
         let sent = unsafe { scratch.sent.assume_init_ref() };
         let hand_over = shared.hand_over(&settings.config, entry, sent, &KernelBacklog);
-        scratch.egress = Egress { hand_over, ..NOWHERE }.to_bits();
+        scratch.egress = Egress {
+            hand_over,
+            ..NOWHERE
+        }
+        .to_bits();
     }
     0
 }
