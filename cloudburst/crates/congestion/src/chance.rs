@@ -38,8 +38,8 @@ const LEAST_CLEAR: f64 = 4.0;
 const CLEAR_FOR: Duration = Duration::from_secs(10);
 const MOST_IN_QUEUES: f64 = 0.12;
 
-/// Where so many datagrams have met no queue, and no more than the usual share of them was lost, a round trip of fewer
-/// than this is judged as one of so many: at the end of a message it is of two, and one of them is no share.
+/// Datagrams that have to have met no queue, with no more than the usual share of them lost, before a round trip of
+/// fewer than [`LEAST_JUDGED`] is judged as one of so many: a message may end with two, and one of two is no share.
 const LEAST_SEEN: f64 = 100.0;
 const LEAST_JUDGED: u32 = (1.0 / USUAL) as u32;
 

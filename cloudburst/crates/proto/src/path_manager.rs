@@ -33,8 +33,8 @@ const UNSTATED_BYTES_PER_S: f64 = 1.25e8;
 /// How long nothing may be heard of a path before it counts as dead: longer
 /// than the queues of most routers.
 const LEAST_SILENCE: Duration = Duration::from_millis(20);
-/// The same of a peer of which no round trip is known yet (RFC 6298 §2.1): what is assumed says nothing of it, and
-/// paths that are taken for dead take with them what is in flight, and with that the growth of the first window.
+/// The least silence of a dead path while no round trip to its peer is known (RFC 6298 §2.1): what is assumed says
+/// nothing of it, and paths that are taken for dead take with them what is in flight, and with that the growth of the first window.
 const INITIAL_SILENCE: Duration = Duration::from_secs(1);
 
 /// Manages the paths to all peers: path validation, probes, failover and port rotation.
