@@ -230,11 +230,7 @@ fn tunnel_that_goes_down_and_up_a_hundred_times_leaves_nothing_out_of_place() {
     on_site(|site| {
         let before = site.json(&["plan"]);
         let daemon = site.run();
-        let descriptors = || {
-            let open = std::fs::read_dir(format!("/proc/{}/fd", daemon.id()));
-            open.expect("it runs").count()
-        };
-        let open = descriptors();
+        let open = daemon.descriptors();
         let border = site.border();
         let mut connection = Connection::open(&site.topology);
         for round in 0..100 {
@@ -261,11 +257,7 @@ fn tunnel_that_goes_down_and_up_a_hundred_times_leaves_nothing_out_of_place() {
             "{}",
             daemon.log()
         );
-        assert!(
-            descriptors() <= open + 2,
-            "{open} descriptors became {}",
-            descriptors()
-        );
+        daemon.wait_for_descriptors(open + 2);
         assert!(daemon.end(Signal::SIGTERM).success());
         assert_eq!(site.json(&["plan"]), before);
     });

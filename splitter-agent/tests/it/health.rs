@@ -246,11 +246,7 @@ fn tunnel_that_goes_down_and_up_a_hundred_times_takes_few_moves() {
         let (near, far) = pair.run(QUICK);
         pair.wait_for_echo();
         let home = site.routing();
-        let descriptors = || {
-            let directory = format!("/proc/{}/fd", near.id());
-            std::fs::read_dir(directory).expect("it runs").count()
-        };
-        let open_before = descriptors();
+        let open = near.descriptors();
         // The far end; its IPv6 address goes with each turn, and nobody needs it there.
         for _ in 0..100 {
             pair.far()
@@ -270,11 +266,7 @@ fn tunnel_that_goes_down_and_up_a_hundred_times_takes_few_moves() {
         println!("{moves:?} moves meanwhile, {all} in all");
         claim!((2..=8).contains(&all), "{after}");
         assert_eq!(site.routing(), home);
-        assert!(
-            descriptors() <= open_before + 2,
-            "{open_before}, {}",
-            descriptors()
-        );
+        near.wait_for_descriptors(open + 2);
         let mut connection = Connection::open(&site.topology);
         connection.send(200_000);
         assert!(near.end(Signal::SIGTERM).success());

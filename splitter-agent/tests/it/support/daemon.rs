@@ -14,6 +14,9 @@ use super::site::within;
 /// Longer than it may take to restore everything.
 const STOP_BOUND: Duration = Duration::from_secs(30);
 
+/// Longer than any passing work, such as a question to the kernel, keeps its descriptors open.
+const PASSING: Duration = Duration::from_secs(10);
+
 /// A child of this thread; dropping it kills it.
 pub(crate) struct Daemon {
     child: RefCell<Child>,
@@ -47,6 +50,22 @@ impl Daemon {
     /// What it has printed.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// How many descriptors it has open at this moment, those of passing work among them.
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.id()))
+            .expect("it runs")
+            .count()
+    }
+
+    /// Waits until it has at most `most` open: what passing work has opened is closed again, and
+    /// what has leaked is not.
+    pub(crate) fn wait_for_descriptors(&self, most: usize) {
+        let what = format!("no more than {most} descriptors to be open");
+        within(PASSING, &what, || {
+            (self.descriptors() <= most).then_some(())
+        });
     }
 
     /// Sends a signal and waits until it has ended.
