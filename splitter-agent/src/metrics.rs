@@ -11,7 +11,7 @@ mod queues;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use flow_telemetry::{Descriptor, Metrics, NameError};
 use prometheus_client::collector::Collector;
@@ -34,8 +34,8 @@ use crate::egress_auditor::SharedEgress;
 use crate::monitor::Monitor;
 use crate::route_auditor::SharedAudit;
 use crate::route_follower::SharedFollowed;
-use splitter_instance::family_label;
 use splitter_instance::report::SharedReport;
+use splitter_instance::{TunnelEgress, family_label};
 
 /// The registry of an instance.
 ///
@@ -77,6 +77,7 @@ struct SplitterCollector {
 
 impl Collector for SplitterCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let began = Instant::now();
         let counters = {
             let dataplane = self.monitor.dataplane();
             self.encode_capacity(&mut encoder, &dataplane)?;
@@ -93,7 +94,10 @@ impl Collector for SplitterCollector {
         self.encode_egress(&mut encoder, &report)?;
         self.encode_queues(&mut encoder)?;
         self.encode_process(&mut encoder)?;
-        self.encode_classes(&mut encoder, &report)
+        self.encode_classes(&mut encoder, &report)?;
+        let scrape = began.elapsed().as_secs_f64();
+        let mut family = self.families.scrape.encode(&mut encoder)?;
+        family.encode_gauge(&scrape)
     }
 }
 
@@ -310,6 +314,15 @@ impl SplitterCollector {
             AttachedMode::ALL.map(|mode| (mode.as_str(), count(mode))),
         )
     }
+}
+
+/// The labels of what is counted by tunnel.
+fn labels_of(tunnel: &TunnelEgress) -> [(&'static str, String); 3] {
+    [
+        ("tunnel", tunnel.tunnel.name().to_owned()),
+        ("device", tunnel.device.to_string()),
+        ("site", tunnel.site.to_string()),
+    ]
 }
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];

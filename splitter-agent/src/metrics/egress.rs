@@ -8,7 +8,7 @@ use splitter_instance::report::Report;
 use splitter_instance::{ByMark, EgressRow, TunnelEgress, family_label};
 use splitter_policy::flow::TunnelRole;
 
-use super::{FAMILIES, SplitterCollector};
+use super::{FAMILIES, SplitterCollector, labels_of};
 
 impl SplitterCollector {
     pub(super) fn encode_egress(
@@ -39,6 +39,15 @@ impl SplitterCollector {
                         .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
                 }
             }
+        }
+        let mut capacity = self.families.tunnel_capacity.encode(encoder)?;
+        for tunnel in &tunnels {
+            let Some(bits) = tunnel.capacity_bps else {
+                continue;
+            };
+            capacity
+                .encode_family(&labels_of(tunnel))?
+                .encode_gauge(&(bits as f64 / 8.0))?;
         }
         let mut misrouted = self.families.misrouted.encode(encoder)?;
         let sites: BTreeSet<_> = tunnels.iter().map(|it| &it.site).collect();

@@ -199,6 +199,12 @@ families! {
             [tunnel(), open("device"), site(), family(), of("class", ByMark::NAMES)],
             "Bytes of these packets",
             "With an Ethernet header on each, also where the device has none.";
+        tunnel_capacity: "tunnel_capacity_bytes_per_second", Gauge, "bytes per second",
+            [tunnel(), open("device"), site()],
+            "Bytes a second that may leave by a tunnel",
+            "Its `rate_mbit`, or with `policy = \"share\"` what it is shaped to. Nothing is shown \
+             where no rate is stated. The rate of `splitter_tunnel_egress_bytes_total` over it is \
+             its utilisation.";
         queue_sent: "tunnel_queue_sent_bytes_total", Counter, "bytes",
             [tunnel(), open("device"), site()],
             "Bytes that the outermost queueing discipline of a tunnel's device has sent",
@@ -262,6 +268,9 @@ families! {
         sweep: "sweep_seconds", Gauge, "seconds", [],
             "How long the last sweep of the flow table took",
             "Sweeps are `flows.sweep_interval_s` apart.";
+        scrape: "scrape_seconds", Gauge, "seconds", [],
+            "How long it took to read what this page shows",
+            "From the kernel's maps, its queues and the agent, for this very page.";
         cpu: "process_cpu_seconds_total", Counter, "seconds", [],
             "Processor time of the agent, in user space and in the kernel",
             "Without what its programs in the kernel take of packets' time.";

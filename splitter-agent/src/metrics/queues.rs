@@ -5,7 +5,7 @@ use std::fmt;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use splitter_netlink::{RootQueue, root_queues};
 
-use super::SplitterCollector;
+use super::{SplitterCollector, labels_of};
 
 impl SplitterCollector {
     pub(super) fn encode_queues(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -18,12 +18,7 @@ impl SplitterCollector {
             .iter()
             .filter_map(|tunnel| {
                 let queue = queues.iter().find(|it| it.interface == tunnel.index)?;
-                let labels = [
-                    ("tunnel", tunnel.tunnel.name().to_owned()),
-                    ("device", tunnel.device.to_string()),
-                    ("site", tunnel.site.to_string()),
-                ];
-                Some((labels, *queue))
+                Some((labels_of(tunnel), *queue))
             })
             .collect();
         type Of = fn(&RootQueue) -> u64;

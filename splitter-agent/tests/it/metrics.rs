@@ -167,6 +167,13 @@ fn every_figure_is_what_has_happened() {
         assert!(running < Duration::from_secs(300), "{running:?}");
         let sweep_s = plain("splitter_sweep_seconds");
         assert!(sweep_s > 0.0 && sweep_s < 5.0, "{sweep_s}");
+        let scrape_s = plain("splitter_scrape_seconds");
+        assert!(scrape_s > 0.0 && scrape_s < 5.0, "{scrape_s}");
+        // 100 Mbit/s are stated for each.
+        for device in TUNNELS {
+            let name = "splitter_tunnel_capacity_bytes_per_second";
+            assert_eq!(labelled(name, "device", device), 12_500_000.0);
+        }
 
         let of = |class, tunnel| [("class", class), ("tunnel", tunnel)];
         let packets = |class, tunnel| sample(&live, "splitter_packets_total", &of(class, tunnel));

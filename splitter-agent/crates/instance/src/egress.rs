@@ -189,6 +189,8 @@ pub struct TunnelEgress {
     pub device: InterfaceName,
     /// The device's number: another one's counts begin again.
     pub index: u32,
+    /// What may leave by it, in bit/s; none where its rate is not stated.
+    pub capacity_bps: Option<u64>,
     /// What left; none where it is not counted.
     pub counts: Option<EgressCounts>,
 }
@@ -269,15 +271,16 @@ impl TunnelEgress {
     ) -> Result<Vec<Self>, KernelError> {
         let there = config.tunnels().filter_map(|(tunnel, it)| {
             let index = interfaces.named(&it.device).ok()?.index;
-            Some((tunnel, it.device.clone(), index))
+            Some((tunnel, it, index))
         });
-        let read = there.map(|(tunnel, device, index)| {
+        let read = there.map(|(tunnel, it, index)| {
             Ok(Self {
-                site: config.site_behind(&device).cloned().unwrap_or_default(),
+                site: config.site_behind(&it.device).cloned().unwrap_or_default(),
                 tunnel,
-                counts: dataplane.egress_counts(index)?,
-                device,
+                device: it.device.clone(),
                 index,
+                capacity_bps: config.bits_per_second(it),
+                counts: dataplane.egress_counts(index)?,
             })
         });
         read.collect()
