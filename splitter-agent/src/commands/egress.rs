@@ -4,7 +4,7 @@ use anyhow::Result;
 use flow_cli::{group_thousands, print};
 use flow_report::Table;
 use splitter_config::SiteName;
-use splitter_instance::{ByMark, EgressRow};
+use splitter_instance::{ByClass, ByMark, ChosenRow, EgressRow};
 
 /// Shows what left by each tunnel, by family and by what the mark says.
 pub(super) fn show(rows: &[EgressRow]) -> Result<()> {
@@ -21,6 +21,28 @@ pub(super) fn show(rows: &[EgressRow]) -> Result<()> {
         let left_by = [row.site.to_string(), device, row.family.to_owned()];
         let packets = row.packets.counts().map(group_thousands);
         table.row(left_by.into_iter().skip(first).chain(packets));
+    }
+    print(format_args!("\n{}", table.to_text()))
+}
+
+/// Shows how often packets chose each tunnel, and the delay that they reckon with.
+pub(super) fn show_chosen(rows: &[ChosenRow]) -> Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let headers = ["chosen", "delay", "share"].into_iter();
+    let mut table = Table::new(headers.chain(ByClass::NAMES));
+    for row in rows {
+        let device = match row.usable {
+            true => row.device.to_string(),
+            false => format!("{} (not now)", row.device),
+        };
+        let share = row
+            .share
+            .map_or("-".to_owned(), |it| format!("{:.1} %", it * 100.0));
+        let delay = format!("{:.1} ms", row.delay_ms);
+        let packets = row.packets.counts().map(group_thousands);
+        table.row([device, delay, share].into_iter().chain(packets));
     }
     print(format_args!("\n{}", table.to_text()))
 }

@@ -11,7 +11,9 @@ use serde::Serialize;
 use splitter_config::{Config, Overrides, SiteName, SteeringMode};
 use splitter_datapath::InheritedFlows;
 use splitter_instance::report::Report;
-use splitter_instance::{AttachedInterface, EgressRow, Instance, Owner, State, TunnelEgress};
+use splitter_instance::{
+    AttachedInterface, ChosenRow, EgressRow, Instance, Owner, State, TunnelEgress,
+};
 use splitter_netlink::{Family, InterfaceName};
 use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, TunnelRole};
@@ -51,6 +53,8 @@ struct Status {
     /// What really left by each tunnel, beside `traffic`, which says what was marked; nothing of
     /// tunnels that are not counted.
     egress: Vec<EgressRow>,
+    /// What packets chose, and what they go by; nothing without `balance`.
+    chosen: Vec<ChosenRow>,
     flows: Flows,
     flow_table: FlowTable,
     completion: Vec<Completion>,
@@ -202,6 +206,7 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
         unconfirmed: None,
         problem,
         traffic: traffic(&counters),
+        chosen: ChosenRow::of(&egress),
         egress: egress.iter().flat_map(TunnelEgress::rows).collect(),
         flows: flow_counts(&counters),
         completion: Class::ALL.map(|class| completion(&counters, class)).into(),
@@ -392,6 +397,7 @@ fn show(status: &Status) -> Result<()> {
     }
     print(traffic.to_text())?;
     super::egress::show(&status.egress)?;
+    super::egress::show_chosen(&status.chosen)?;
     let flows = &status.flows;
     print(format_args!(
         "\n{} flows started, {} became long; {} changed tunnels when drained, {} after the longest wait.",

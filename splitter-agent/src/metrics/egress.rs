@@ -5,7 +5,7 @@ use std::fmt;
 
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use splitter_instance::report::Report;
-use splitter_instance::{ByMark, EgressRow, TunnelEgress, family_label};
+use splitter_instance::{ByClass, ByMark, EgressRow, TunnelEgress, family_label};
 use splitter_policy::flow::TunnelRole;
 
 use super::{FAMILIES, SplitterCollector, labels_of};
@@ -49,6 +49,7 @@ impl SplitterCollector {
                 .encode_family(&labels_of(tunnel))?
                 .encode_gauge(&(bits as f64 / 8.0))?;
         }
+        self.encode_chosen(encoder, &tunnels)?;
         let mut misrouted = self.families.misrouted.encode(encoder)?;
         let sites: BTreeSet<_> = tunnels.iter().map(|it| &it.site).collect();
         for site in sites {
@@ -67,6 +68,37 @@ impl SplitterCollector {
                         .encode_gauge(&u64::from(is_misrouted))?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn encode_chosen(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        tunnels: &[TunnelEgress],
+    ) -> fmt::Result {
+        let place = |tunnel: &TunnelEgress| {
+            [
+                ("device", tunnel.device.to_string()),
+                ("site", tunnel.site.to_string()),
+            ]
+        };
+        // Where packets do not choose, none has chosen.
+        let chosen = tunnels.iter().map(|it| (it, it.chosen.unwrap_or_default()));
+        let mut packets = self.families.chosen_packets.encode(encoder)?;
+        for (tunnel, chosen) in chosen.clone() {
+            for (class, count) in ByClass::NAMES.into_iter().zip(chosen.packets.counts()) {
+                let [device, site] = place(tunnel);
+                packets
+                    .encode_family(&[device, site, ("class", class.to_owned())])?
+                    .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+            }
+        }
+        let mut bytes = self.families.chosen_bytes.encode(encoder)?;
+        for (tunnel, chosen) in chosen {
+            bytes
+                .encode_family(&place(tunnel))?
+                .encode_counter::<NoLabelSet, _, u64>(&chosen.bytes, None)?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use splitter_config::reference::fill_tables;
 use splitter_control::stats::{ChangeResult, ChangeSource, ControlResult};
 use splitter_datapath::AttachedMode;
 use splitter_health::{LinkKind, OverloadReason, Refusal};
-use splitter_instance::{ByMark, family_label};
+use splitter_instance::{ByClass, ByMark, family_label};
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::forward::Fallback;
 use splitter_policy::pass_reason::PassReason;
@@ -199,6 +199,14 @@ families! {
             [tunnel(), open("device"), site(), family(), of("class", ByMark::NAMES)],
             "Bytes of these packets",
             "With an Ethernet header on each, also where the device has none.";
+        chosen_packets: "tunnel_chosen_packets_total", Counter, "packets",
+            [open("device"), site(), of("class", ByClass::NAMES)],
+            "Packets that chose a tunnel, with `balance`",
+            "`other`: what is not split, such as UDP. 0 where packets do not choose. Read once a \
+             second.";
+        chosen_bytes: "tunnel_chosen_bytes_total", Counter, "bytes", [open("device"), site()],
+            "Bytes of these packets",
+            "With an Ethernet header on each.";
         tunnel_capacity: "tunnel_capacity_bytes_per_second", Gauge, "bytes per second",
             [tunnel(), open("device"), site()],
             "Bytes a second that may leave by a tunnel",

@@ -96,9 +96,44 @@ fn one_flow_fills_two_unequal_tunnels_in_both_families() {
             // 8 of 38.
             assert!((0.12..0.3).contains(&share), "{address}: {sent:?}");
         }
+        shows_what_was_chosen(site);
         assert!(daemon.end(Signal::SIGTERM).success());
         site.assert_clean(&before);
     });
+}
+
+/// Compares `status` and the metrics with what the tunnels' devices have sent.
+fn shows_what_was_chosen(site: &Site) {
+    let chosen = site.json(&["status"])["chosen"].clone();
+    let sent = sent(site);
+    let (_, metrics) = site.get("/metrics").expect("it answers");
+    let mut shares = 0.0;
+    for (index, device) in TUNNELS.into_iter().enumerate() {
+        let row = &chosen[index];
+        assert_eq!(
+            (&row["device"], &row["usable"]),
+            (&device.into(), &true.into())
+        );
+        // 1 ms is stated, and what a shaper lets through at once counts for the slower one.
+        let delay_ms = row["delay_ms"].as_f64().expect("a number");
+        assert!((1.0..6.0).contains(&delay_ms), "{row}");
+        shares += row["share"].as_f64().expect("a number");
+        let bytes = row["bytes"].as_f64().expect("a number");
+        // Beside it the device has sent what is the kernel's own, such as questions to neighbours.
+        let part = bytes / sent[index] as f64;
+        assert!((0.95..=1.0).contains(&part), "{bytes} of {sent:?}");
+        let long = row["packets"]["long"].as_u64().expect("a number");
+        assert!(long > bytes as u64 / 2 / 1_514, "{row}");
+        let sample =
+            format!("splitter_tunnel_chosen_bytes_total{{device=\"{device}\",site=\"default\"}} ");
+        let value = metrics.lines().find_map(|it| it.strip_prefix(&*sample));
+        let value: f64 = value.expect("it is there").parse().expect("a number");
+        // Read once a second, and the last packets may have come since.
+        assert!(value > 0.0 && value <= bytes, "{value} of {bytes}");
+    }
+    assert!((shares - 1.0).abs() < 1e-9, "{chosen}");
+    let table = stdout(&site.splitter(&["status"]));
+    assert!(table.contains("chosen"), "{table}");
 }
 
 #[test]
@@ -154,6 +189,10 @@ fn flow_goes_on_by_the_other_tunnel_when_one_dies() {
         let both = sent_while(site, || connection.send(BYTES));
         assert!(both[1] > BYTES as u64 / 10, "{both:?}");
         cut_one(pair, 1);
+        site.wait_for("the tunnel not to be chosen", || {
+            let chosen = site.json(&["status"])["chosen"].clone();
+            (chosen[0]["usable"] == true && chosen[1]["usable"] == false).then_some(())
+        });
         let one = sent_while(site, || connection.send(BYTES));
         assert!(
             one[1] < BYTES as u64 / 10 && one[0] > BYTES as u64,

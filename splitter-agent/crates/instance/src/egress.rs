@@ -11,6 +11,7 @@ use splitter_policy::egress_counts::{EgressCounts, Marked};
 use splitter_policy::flow::TunnelRole;
 use tokio::task::spawn_blocking;
 
+use crate::chosen::{Choices, Chosen};
 use crate::loaded::Loaded;
 use crate::{AttachmentAction, Instance, InstanceError};
 
@@ -191,6 +192,8 @@ pub struct TunnelEgress {
     pub index: u32,
     /// What may leave by it, in bit/s; none where its rate is not stated.
     pub capacity_bps: Option<u64>,
+    /// How often packets chose it; none where they do not choose.
+    pub chosen: Option<Chosen>,
     /// What left; none where it is not counted.
     pub counts: Option<EgressCounts>,
 }
@@ -269,17 +272,20 @@ impl TunnelEgress {
         interfaces: &Interfaces,
         dataplane: &Dataplane,
     ) -> Result<Vec<Self>, KernelError> {
-        let there = config.tunnels().filter_map(|(tunnel, it)| {
+        let choices = Choices::read(dataplane)?;
+        let tunnels = config.tunnels().enumerate();
+        let there = tunnels.filter_map(|(number, (tunnel, it))| {
             let index = interfaces.named(&it.device).ok()?.index;
-            Some((tunnel, it, index))
+            Some((number, tunnel, it, index))
         });
-        let read = there.map(|(tunnel, it, index)| {
+        let read = there.map(|(number, tunnel, it, index)| {
             Ok(Self {
                 site: config.site_behind(&it.device).cloned().unwrap_or_default(),
                 tunnel,
                 device: it.device.clone(),
                 index,
                 capacity_bps: config.bits_per_second(it),
+                chosen: choices.as_ref().and_then(|it| it.of(number)),
                 counts: dataplane.egress_counts(index)?,
             })
         });

@@ -7,6 +7,7 @@
 mod absent;
 mod attached;
 mod audit;
+mod chosen;
 mod detach;
 mod down;
 mod down_all;
@@ -45,6 +46,7 @@ use splitter_policy::thresholds::Thresholds;
 use self::absent::Needed;
 use self::attached::attached_mode;
 pub use self::attached::{AttachedInterface, attached_among};
+pub use self::chosen::{ByClass, Chosen, ChosenRow};
 pub use self::down_all::{Cleared, Kept, down_all};
 pub use self::egress::{
     ByMark, EgressAttachment, EgressRow, LeftRates, TunnelEgress, family_label,

@@ -1,0 +1,115 @@
+//! What packets have chosen, where those of a site choose among all its tunnels.
+
+use serde::Serialize;
+use splitter_config::SiteName;
+use splitter_datapath::{Dataplane, KernelError};
+use splitter_netlink::InterfaceName;
+use splitter_policy::paths::{PathCounters, SitePaths};
+
+use crate::TunnelEgress;
+
+/// What the program that chooses knows of its tunnels, and counts.
+pub(crate) struct Choices {
+    site: SitePaths,
+    counters: PathCounters,
+}
+
+impl Choices {
+    /// Reads them; none where no packet chooses.
+    pub(crate) fn read(dataplane: &Dataplane) -> Result<Option<Self>, KernelError> {
+        let (site, counters) = (dataplane.site_paths()?, dataplane.path_counters()?);
+        Ok(site
+            .zip(counters)
+            .map(|(site, counters)| Self { site, counters }))
+    }
+
+    /// What goes for the tunnel of this number, in the order of the configuration.
+    pub(crate) fn of(&self, number: usize) -> Option<Chosen> {
+        let counters = &self.counters;
+        Some(Chosen {
+            is_usable: self.site.usable >> number & 1 == 1,
+            delay_ns: self.site.tunnels.get(number)?.propagation_ns,
+            packets: ByClass {
+                short: *counters.short_packets.get(number)?,
+                long: *counters.long_packets.get(number)?,
+                other: *counters.other_packets.get(number)?,
+            },
+            bytes: *counters.bytes.get(number)?,
+        })
+    }
+}
+
+/// How often packets have chosen a tunnel since the program was loaded, and what they go by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// Whether packets may choose it: it forwards them, as far as is known.
+    pub is_usable: bool,
+    /// From here to the other border while nothing waits, as it is stated or was measured, and what a
+    /// shaper lets through at once; 0 where nobody knows.
+    pub delay_ns: u64,
+    /// Packets that chose it.
+    pub packets: ByClass,
+    /// Their bytes, with an Ethernet header on each.
+    pub bytes: u64,
+}
+
+/// Packets by the class of their flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ByClass {
+    /// Of short flows.
+    pub short: u64,
+    /// Of long flows.
+    pub long: u64,
+    /// Of what is not split, such as UDP.
+    pub other: u64,
+}
+
+impl ByClass {
+    /// The values of a label or column that tells them apart.
+    pub const NAMES: [&'static str; 3] = ["short", "long", "other"];
+
+    /// Lists the counts in the order of [`Self::NAMES`].
+    #[must_use]
+    pub const fn counts(self) -> [u64; 3] {
+        [self.short, self.long, self.other]
+    }
+}
+
+/// A tunnel that packets choose, as `status` lists it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ChosenRow {
+    /// The site that it leads to.
+    pub site: SiteName,
+    /// The tunnel's device.
+    pub device: InterfaceName,
+    /// Whether packets may choose it.
+    pub usable: bool,
+    /// The delay that packets reckon with while nothing waits.
+    pub delay_ms: f64,
+    /// Packets that chose it since the program was loaded.
+    pub packets: ByClass,
+    /// Their bytes, with an Ethernet header on each.
+    pub bytes: u64,
+    /// Their share of the bytes of all tunnels, from 0 to 1; none before the first packet.
+    pub share: Option<f64>,
+}
+
+impl ChosenRow {
+    /// Lists the tunnels that packets choose among; none where they do not.
+    #[must_use]
+    pub fn of(tunnels: &[TunnelEgress]) -> Vec<Self> {
+        let chosen = || tunnels.iter().filter_map(|it| Some((it, it.chosen?)));
+        let all: u64 = chosen().map(|(_, it)| it.bytes).sum();
+        chosen()
+            .map(|(tunnel, it)| Self {
+                site: tunnel.site.clone(),
+                device: tunnel.device.clone(),
+                usable: it.is_usable,
+                delay_ms: it.delay_ns as f64 / 1e6,
+                packets: it.packets,
+                bytes: it.bytes,
+                share: (all > 0).then(|| it.bytes as f64 / all as f64),
+            })
+            .collect()
+    }
+}
