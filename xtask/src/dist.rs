@@ -8,6 +8,7 @@
 //! /usr/lib/debug.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -85,12 +86,17 @@ pub(crate) fn check_reproducible(project: &Project) -> Result<()> {
         // A build takes some gigabytes, and the sums say all that is asked.
         fs::remove_dir_all(&clone.target).context("cannot remove a build")?;
     }
-    let (one, other) = (sums[0].lines(), sums[1].lines());
-    let differ: Vec<_> = one.zip(other).filter(|(it, other)| it != other).collect();
+    let differ = differing_lines(&sums[0], &sums[1]);
     if !differ.is_empty() {
         bail!("packages of the same commit differ by directory: {differ:#?}");
     }
     fs::remove_dir_all(&place).context("cannot remove the builds")
+}
+
+/// Lists the lines that only one of two texts has, whichever that is.
+fn differing_lines<'a>(one: &'a str, other: &'a str) -> Vec<&'a str> {
+    let [one, other] = [one, other].map(|it| it.lines().collect::<BTreeSet<_>>());
+    one.symmetric_difference(&other).copied().collect()
 }
 
 /// Builds all programs for a target into a directory and returns a line about each.
@@ -259,4 +265,17 @@ fn split(objcopy: &Objcopy, built: &Path, program: &Path) -> Result<String> {
         megabytes(&debug)?,
         debug.display()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::differing_lines;
+
+    #[test]
+    fn line_that_one_list_lacks_at_its_end_is_noticed() {
+        assert_eq!(differing_lines("a\nb\n", "b\na\n"), [""; 0]);
+        assert_eq!(differing_lines("a\nb\n", "a\n"), ["b"]);
+        assert_eq!(differing_lines("a\n", "a\nb\n"), ["b"]);
+        assert_eq!(differing_lines("a\n", "c\n"), ["a", "c"]);
+    }
 }
