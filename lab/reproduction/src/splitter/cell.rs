@@ -242,11 +242,31 @@ fn measure(cell: &Cell, length: Length, seed: u64, splitter: &Path) -> Result<Ro
 /// In memory, where there is such a file system: what is uploaded is not to wait for a disk.
 fn directory() -> Result<TempDir> {
     let memory = Path::new("/dev/shm");
-    let made = match memory.is_dir() {
-        true => TempDir::with_prefix_in("reproduction-", memory),
-        false => TempDir::with_prefix("reproduction-"),
+    let place = match memory.is_dir() {
+        true => memory.to_owned(),
+        false => std::env::temp_dir(),
     };
-    made.context("cannot make a directory for the run's files")
+    remove_what_is_left(&place)?;
+    TempDir::with_prefix_in(format!("{PREFIX}{}-", std::process::id()), place)
+        .context("cannot make a directory for the run's files")
+}
+
+/// How directories of runs are called: this, the id of the process, and what makes it the only one.
+const PREFIX: &str = "flow-reproduction-";
+
+/// Removes the directories of runs that were killed, or ended by Ctrl-C, before they could.
+fn remove_what_is_left(place: &Path) -> Result<()> {
+    for entry in fs::read_dir(place).context("cannot list directories for files")? {
+        let Ok(entry) = entry else { continue };
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|it| it.strip_prefix(PREFIX));
+        let id = owner.and_then(|it| it.split('-').next()?.parse::<u32>().ok());
+        if id.is_some_and(|id| !Path::new(&format!("/proc/{id}")).exists()) {
+            // Another run may have been faster.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    Ok(())
 }
 
 fn rate_mbit(answer: &Answer) -> Option<f64> {
@@ -310,4 +330,32 @@ fn unroute_background(border: &Border) -> Result<()> {
         .namespace
         .run(&format!("ip route flush table {BACKGROUND_TABLE}"))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_runs_that_have_ended_are_removed_and_no_others() {
+        let place = tempfile::tempdir().expect("a directory");
+        let mut child = std::process::Command::new("true")
+            .spawn()
+            .expect("it is there");
+        let ended = child.id();
+        child.wait().expect("it ends");
+        let own = std::process::id();
+        let names = [
+            format!("{PREFIX}{ended}-a"),
+            format!("{PREFIX}{own}-b"),
+            format!("{PREFIX}x"),
+            format!("other-{ended}-c"),
+        ];
+        for name in &names {
+            fs::create_dir(place.path().join(name)).expect("a directory");
+        }
+        remove_what_is_left(place.path()).expect("it can be listed");
+        let is_there = names.map(|it| place.path().join(it).exists());
+        assert_eq!(is_there, [false, true, true, true]);
+    }
 }
