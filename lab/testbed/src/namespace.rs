@@ -24,7 +24,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 pub use self::{
     command::{CommandError, Isolation},
     counters::{Counters, DeviceCounters, ParseCountersError},
-    delay::{DelayLine, TUN},
+    delay::{DelayLine, Strand, TUN},
 };
 
 /// The network namespace of the thread that reads it.

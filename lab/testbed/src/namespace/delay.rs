@@ -1,43 +1,32 @@
-//! A cable that takes its time.
+//! Cables that take their time.
 //!
-//! Kernels need not have netem, so the delay is made by hand: each end of the cable is a TUN device,
+//! Kernels need not have netem, so delays are made by hand: each end of a cable is a TUN device,
 //! and a thread for each direction reads packets at one end and writes them at the other one when
-//! they are due. Packets keep their order, and none is lost while the far device is up.
+//! they are due. Packets of a cable keep their order. None is lost while the far device is up, unless
+//! a [`Strand`] says so.
+
+mod direction;
 
 use std::{
-    collections::VecDeque,
     fs::{File, OpenOptions},
-    io::{self, Read as _, Write as _},
-    mem,
-    os::{
-        fd::{AsFd as _, AsRawFd as _},
-        unix::fs::OpenOptionsExt as _,
-    },
+    io, mem,
+    os::{fd::AsRawFd as _, unix::fs::OpenOptionsExt as _},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use nix::{
-    libc,
-    poll::{PollFd, PollFlags, ppoll},
-    sys::{prctl, time::TimeSpec},
-};
+use nix::libc;
 
+use self::direction::Direction;
 use super::{Namespace, NamespaceError};
 
 /// The device that makes TUN devices.
 pub const TUN: &str = "/dev/net/tun";
 
-/// Longer than any packet that a device of the testbed sends.
-const PACKET_BYTES: usize = 2048;
-/// How many packets are read before those that are due are looked after again.
-const READS_AT_ONCE: usize = 64;
-/// How soon a direction sees that the cable is gone.
-const STOP_CHECK: Duration = Duration::from_millis(20);
 /// What a device holds while its thread is not running. The default, 500 packets, is 20 ms at
 /// 300 Mbit/s, which a busy machine may take away.
 const DEVICE_QUEUE_PACKETS: u32 = 10_000;
@@ -49,7 +38,21 @@ nix::ioctl_write_ptr_bad!(
     libc::ifreq
 );
 
-/// A cable with a delay. It and its devices are there as long as this value is.
+/// A cable of a bundle, the same in both directions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Strand {
+    /// The name of its device, at both ends.
+    pub device: String,
+    /// The time that a packet takes, in the mean.
+    pub delay: Duration,
+    /// How far a packet's own time may lie from `delay`, evenly distributed on both sides, as with netem's
+    /// `delay TIME JITTER`; but no packet overtakes another one of its cable.
+    pub jitter: Duration,
+    /// The probability that a packet is lost, from 0 to 1.
+    pub loss: f64,
+}
+
+/// Cables with delays. They and their devices are there as long as this value is.
 #[derive(Debug)]
 pub struct DelayLine {
     stop: Arc<AtomicBool>,
@@ -80,29 +83,70 @@ impl Namespace {
         far_device: &str,
         delay: Duration,
     ) -> Result<DelayLine, NamespaceError> {
-        let [near_end, far_end] = [(self, device), (far, far_device)].map(|(namespace, device)| {
-            let made = namespace.enter(|| make_tun(device))?;
-            let end = made.map_err(|source| namespace.delay_error(device, source))?;
-            namespace.run(&format!(
-                "ip link set {device} txqueuelen {DEVICE_QUEUE_PACKETS}"
-            ))?;
-            Ok::<_, NamespaceError>(Arc::new(end))
-        });
-        let ends = [near_end?, far_end?];
+        let strand = Strand {
+            device: device.to_owned(),
+            delay,
+            jitter: Duration::ZERO,
+            loss: 0.0,
+        };
+        self.connect_ends(far, &[(&strand, far_device)], 0)
+    }
+
+    /// Like [`connect_delayed`](Self::connect_delayed), with several cables, whose devices have the same names in
+    /// both namespaces. Between them, too, packets arrive in the order in which they are due, however busy the
+    /// machine is. `seed` decides which packets are lost and how late each is.
+    ///
+    /// # Errors
+    /// As [`connect_delayed`](Self::connect_delayed).
+    pub fn connect_bundle(
+        &self,
+        far: &Namespace,
+        strands: &[Strand],
+        seed: u64,
+    ) -> Result<DelayLine, NamespaceError> {
+        let strands: Vec<_> = strands.iter().map(|it| (it, it.device.as_str())).collect();
+        self.connect_ends(far, &strands, seed)
+    }
+
+    /// Makes the devices of both ends, each strand with the name of its far one, and carries them.
+    fn connect_ends(
+        &self,
+        far: &Namespace,
+        strands: &[(&Strand, &str)],
+        seed: u64,
+    ) -> Result<DelayLine, NamespaceError> {
+        let mut directions = [Vec::new(), Vec::new()];
+        for (strand, far_device) in strands {
+            let near_end = self.make_end(&strand.device)?;
+            let far_end = far.make_end(far_device)?;
+            directions[0].push((*strand, Arc::clone(&near_end), Arc::clone(&far_end)));
+            directions[1].push((*strand, far_end, near_end));
+        }
         let mut line = DelayLine {
             stop: Arc::new(AtomicBool::new(false)),
             directions: Vec::new(),
         };
-        for (from, to) in [(0, 1), (1, 0)] {
-            let (from, to) = (Arc::clone(&ends[from]), Arc::clone(&ends[to]));
+        for (number, ends) in (0..).zip(directions) {
+            let name = ends.first().map_or("", |(it, ..)| it.device.as_str());
+            let thread = thread::Builder::new().name(format!("delay-{name}"));
+            // Streams of chance of their own, for a direction must not repeat the other one.
+            let direction = Direction::new(ends, seed.wrapping_mul(2).wrapping_add(number));
             let stop = Arc::clone(&line.stop);
-            let thread = thread::Builder::new()
-                .name(format!("delay-{device}"))
-                .spawn(move || Direction::new(delay).carry(&from, &to, &stop))
-                .map_err(|source| self.delay_error(device, source))?;
+            let thread = thread
+                .spawn(move || direction.carry(&stop))
+                .map_err(|source| self.delay_error(name, source))?;
             line.directions.push(thread);
         }
         Ok(line)
+    }
+
+    fn make_end(&self, device: &str) -> Result<Arc<File>, NamespaceError> {
+        let made = self.enter(|| make_tun(device))?;
+        let end = made.map_err(|source| self.delay_error(device, source))?;
+        self.run(&format!(
+            "ip link set {device} txqueuelen {DEVICE_QUEUE_PACKETS}"
+        ))?;
+        Ok(Arc::new(end))
     }
 
     fn delay_error(&self, device: &str, source: io::Error) -> NamespaceError {
@@ -136,78 +180,12 @@ fn make_tun(device: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// What is on its way in one direction.
-struct Direction {
-    delay: Duration,
-    under_way: VecDeque<(Instant, Vec<u8>)>,
-    /// Buffers to be used again.
-    spare: Vec<Vec<u8>>,
-}
-
-impl Direction {
-    fn new(delay: Duration) -> Self {
-        Self {
-            delay,
-            under_way: VecDeque::new(),
-            spare: Vec::new(),
-        }
-    }
-
-    fn carry(mut self, from: &File, to: &File, stop: &AtomicBool) {
-        // Else the kernel wakes this thread up to 50 us late, to save power. It works without.
-        let _ = prctl::set_timerslack(1);
-        while !stop.load(Ordering::Relaxed) {
-            self.deliver(to, Instant::now());
-            self.wait(from);
-            self.collect(from);
-        }
-    }
-
-    /// Writes all that is due.
-    fn deliver(&mut self, to: &File, now: Instant) {
-        while self.under_way.front().is_some_and(|(due, _)| *due <= now)
-            && let Some((_, packet)) = self.under_way.pop_front()
-        {
-            // What the far end refuses is lost, as on any wire: its device is down.
-            let _ = (&*to).write(&packet);
-            self.spare.push(packet);
-        }
-    }
-
-    /// Sleeps until a packet is there or the next one is due.
-    fn wait(&self, from: &File) {
-        let next = self.under_way.front();
-        let pause = next.map_or(STOP_CHECK, |(due, _)| {
-            due.saturating_duration_since(Instant::now())
-                .min(STOP_CHECK)
-        });
-        let mut ready = [PollFd::new(from.as_fd(), PollFlags::POLLIN)];
-        // An interrupted wait is a short one.
-        let _ = ppoll(&mut ready, Some(TimeSpec::from_duration(pause)), None);
-    }
-
-    /// Reads what is there.
-    fn collect(&mut self, from: &File) {
-        for _ in 0..READS_AT_ONCE {
-            let mut packet = self.spare.pop().unwrap_or_default();
-            packet.resize(PACKET_BYTES, 0);
-            // It fails when there is none, and while the device is down.
-            let Ok(bytes) = (&*from).read(&mut packet) else {
-                self.spare.push(packet);
-                break;
-            };
-            packet.truncate(bytes);
-            self.under_way
-                .push_back((Instant::now() + self.delay, packet));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
         error::Error,
         net::{TcpListener, TcpStream},
+        time::Instant,
     };
 
     use super::*;
