@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-pub use self::state::StateError;
-use self::{agent::Agent, state::State};
+use self::state::State;
+pub use self::{agent::Agent, configuration::METRICS, state::StateError};
 use crate::{
     namespace::NamespaceError,
     topology::{Border, GENERATOR, LAN, TUNNELS, Topology},

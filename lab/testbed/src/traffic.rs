@@ -1,4 +1,4 @@
-//! Puts a [`Schedule`] on a [`Topology`] as real TCP connections and measures each flow.
+//! Puts a [`Schedule`] on hosts, those of a [`Topology`] or others, as real TCP connections and measures each flow.
 //!
 //! Every host is one thread inside its namespace with a single-threaded runtime. A flow's
 //! completion time is what an application sees: from the call of `connect` to the last byte at the
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     namespace::NamespaceError,
-    topology::Topology,
+    topology::{Host, Topology},
     workload::{Class, Role, Schedule},
 };
 
@@ -72,19 +72,34 @@ pub fn run(
     cancel: &CancellationToken,
     observer: &mut dyn FnMut(Duration),
 ) -> Result<Vec<Outcome>, TrafficError> {
-    let record = Arc::new(Record::new(schedule));
-    let stop = cancel.child_token();
-    // However this function is left, the threads end.
-    let _stop_on_return = stop.clone().drop_guard();
     let roles = [
         Role::Client,
         Role::Server,
         Role::GeneratorA,
         Role::GeneratorB,
     ];
-    let mut threads = Vec::with_capacity(roles.len());
-    for (role, host) in roles.into_iter().zip(topology.hosts()) {
-        let station = station::Station::new(role, topology, schedule, &record);
+    let hosts: Vec<_> = roles.into_iter().zip(topology.hosts()).collect();
+    run_between(&hosts, schedule, drain, cancel, observer)
+}
+
+/// Like [`run`], between hosts of any topology. Flows of a role that has no host break at once.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_between(
+    hosts: &[(Role, &Host)],
+    schedule: &Arc<Schedule>,
+    drain: Duration,
+    cancel: &CancellationToken,
+    observer: &mut dyn FnMut(Duration),
+) -> Result<Vec<Outcome>, TrafficError> {
+    let record = Arc::new(Record::new(schedule));
+    let stop = cancel.child_token();
+    // However this function is left, the threads end.
+    let _stop_on_return = stop.clone().drop_guard();
+    let mut threads = Vec::with_capacity(hosts.len());
+    for &(role, host) in hosts {
+        let station = station::Station::new(role, hosts, schedule, &record);
         let stop = stop.clone();
         threads.push((role, host.namespace.spawn(move || station.run(&stop))?));
     }

@@ -38,9 +38,9 @@ const POLL: Duration = Duration::from_millis(20);
 /// How much of its log an error shows.
 const LOG_LINES: usize = 12;
 
-/// A running daemon; dropping it kills it.
+/// The splitter's daemon, running on a border; dropping it kills it.
 #[derive(Debug)]
-pub(super) struct Agent {
+pub struct Agent {
     border: Namespace,
     child: Child,
     directory: TempDir,
@@ -53,6 +53,22 @@ impl Agent {
         rates_mbit: [u32; 2],
         scheme: &SplitterScheme,
     ) -> Result<Self, SchemeError> {
+        Self::launch(&border.namespace, &scheme.binary, |directory| {
+            configuration(directory, border, rates_mbit, scheme)
+        })
+    }
+
+    /// Starts the daemon of the program `binary` in a border's namespace, with the text of its configuration; it is
+    /// not ready yet. `configuration` is given a directory of the daemon's own, in which `run` and `bpf` are for
+    /// `runtime_dir` and `bpffs`; metrics have to be served at [`METRICS`].
+    ///
+    /// # Errors
+    /// [`SchemeError::Prepare`] or [`SchemeError::Start`].
+    pub fn launch(
+        border: &Namespace,
+        binary: &Path,
+        configuration: impl FnOnce(&Path) -> String,
+    ) -> Result<Self, SchemeError> {
         let directory = TempDir::with_prefix("splitter-testbed-")
             .map_err(prepare_error(&std::env::temp_dir()))?;
         let path = |name: &str| directory.path().join(name);
@@ -60,20 +76,19 @@ impl Agent {
             fs::create_dir(path(name)).map_err(prepare_error(&path(name)))?;
         }
         let config = path("splitter.toml");
-        let text = configuration(directory.path(), border, rates_mbit, scheme);
+        let text = configuration(directory.path());
         fs::write(&config, text).map_err(prepare_error(&config))?;
         let log = File::create(path("log")).map_err(prepare_error(&path("log")))?;
         let also_log = log.try_clone().map_err(prepare_error(&path("log")))?;
 
         let start_error = |source| SchemeError::Start {
-            binary: scheme.binary.clone(),
-            border: border.namespace.name().to_owned(),
+            binary: binary.to_owned(),
+            border: border.name().to_owned(),
             source,
         };
         let isolation = Isolation::with_bpffs(&path("bpf")).map_err(start_error)?;
         let child = border
-            .namespace
-            .command_isolated(&scheme.binary.to_string_lossy(), &isolation)
+            .command_isolated(&binary.to_string_lossy(), &isolation)
             .arg("--config")
             .arg(&config)
             .arg("run")
@@ -85,7 +100,7 @@ impl Agent {
             .spawn()
             .map_err(start_error)?;
         Ok(Self {
-            border: border.namespace.clone(),
+            border: border.clone(),
             child,
             directory,
         })
@@ -112,10 +127,10 @@ impl Agent {
     }
 
     /// Waits until the daemon says that its programs are at work.
-    pub(super) fn wait_until_ready(
-        &mut self,
-        cancel: &CancellationToken,
-    ) -> Result<(), SchemeError> {
+    ///
+    /// # Errors
+    /// [`SchemeError::Agent`] if it ends or is not ready in time, [`SchemeError::Cancelled`] soon after `cancel`.
+    pub fn wait_until_ready(&mut self, cancel: &CancellationToken) -> Result<(), SchemeError> {
         let deadline = Instant::now() + READY_BOUND;
         while self.border.enter(is_ready)?.is_err() {
             if cancel.is_cancelled() {
@@ -133,7 +148,10 @@ impl Agent {
     }
 
     /// Ends the daemon as a service manager would and checks what is left of it.
-    pub(super) fn stop(mut self) -> Result<(), SchemeError> {
+    ///
+    /// # Errors
+    /// [`SchemeError::Agent`] if it did not end well, [`SchemeError::Remains`] if it left something.
+    pub fn stop(mut self) -> Result<(), SchemeError> {
         if let Ok(Some(status)) = self.child.try_wait() {
             return Err(self.error(&format!("ended with {status} during the run")));
         }

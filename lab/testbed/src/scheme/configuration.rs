@@ -11,7 +11,7 @@ use super::SplitterScheme;
 use crate::topology::{Border, GENERATOR, LAN, TUNNEL_QUEUE_BYTES, TUNNELS};
 
 /// Where the daemon serves its metrics, on the loopback device of its namespace.
-pub(super) const METRICS: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 9461);
+pub const METRICS: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 9461);
 
 /// Its text for the daemon on `border`, with its files below `directory`.
 pub(super) fn configuration(

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Record;
 use crate::{
-    topology::Topology,
+    topology::Host,
     workload::{Flow, Role, Schedule},
 };
 
@@ -55,12 +55,17 @@ struct Shared {
 impl Station {
     pub(super) fn new(
         role: Role,
-        topology: &Topology,
+        hosts: &[(Role, &Host)],
         schedule: &Arc<Schedule>,
         record: &Arc<Record>,
     ) -> Self {
+        // Nothing listens at the address of a role without a host.
+        let mut addresses = [Ipv4Addr::UNSPECIFIED; 4];
+        for &(role, host) in hosts {
+            addresses[role as usize] = host.ipv4;
+        }
         let shared = Shared {
-            addresses: topology.hosts().map(|host| host.ipv4),
+            addresses,
             schedule: Arc::clone(schedule),
             record: Arc::clone(record),
         };
