@@ -3,6 +3,7 @@
 //! Compiled before anything else on a fresh clone, so its dependencies are few.
 
 mod bench;
+mod bond;
 mod command;
 mod congestion;
 mod demo;
@@ -53,6 +54,8 @@ enum Task {
     Demo(demo::Arguments),
     /// Measure completion times of short and long flows with ECMP and with each of the splitter's policies.
     Fct(demo::FctArguments),
+    /// Measure what one TCP flow, or several, get of unequal tunnels, by ECMP, MPTCP and the splitter's balancers.
+    Bond(bond::Arguments),
     /// Measure what the splitter costs a packet, in ns.
     BenchDatapath(bench::Arguments),
     /// Count what the kernel programs execute for a packet, and hold it against what is recorded.
@@ -92,6 +95,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::VmTest(arguments) => vm_test::task(&project, &arguments),
         Task::Demo(arguments) => demo::task(&project, &arguments),
         Task::Fct(arguments) => demo::fct(&project, &arguments),
+        Task::Bond(arguments) => bond::task(&project, &arguments),
         Task::BenchDatapath(arguments) => bench::datapath::task(&project, &arguments),
         Task::CountInstructions(arguments) => instructions::task(&project, &arguments),
         Task::BenchCodec(arguments) => bench::codec::task(&project, &arguments),

@@ -9,6 +9,8 @@ use super::rust::{CARGO_DENY, CargoTool, MDBOOK, MINIMUM_VERSION};
 pub(crate) enum Purpose {
     /// `demo`: run the splitter between network namespaces.
     Demo,
+    /// `bond`: TCP over several unequal tunnels.
+    Bond,
     /// `test`: the programs that end-to-end tests call besides.
     Test,
     /// `build-ebpf`: compile the kernel programs from source.
@@ -24,8 +26,9 @@ pub(crate) enum Purpose {
 
 impl Purpose {
     /// What is installed unless something else is asked for.
-    pub(crate) const ALL: [Purpose; 5] = [
+    pub(crate) const ALL: [Purpose; 6] = [
         Purpose::Demo,
+        Purpose::Bond,
         Purpose::Test,
         Purpose::Ebpf,
         Purpose::Vm,
@@ -88,7 +91,8 @@ pub(crate) const BPF_LINKER_VERSION: &str = "0.13.0";
 /// Major version of LLVM in rustc-web; the linker must read its bitcode.
 pub(crate) const LLVM_VERSION: &str = "22";
 
-const RUN: &[Purpose] = &[Purpose::Demo, Purpose::Test];
+const RUN: &[Purpose] = &[Purpose::Demo, Purpose::Bond, Purpose::Test];
+const BULK: &[Purpose] = &[Purpose::Bond, Purpose::Test];
 const TEST: &[Purpose] = &[Purpose::Test];
 const EBPF: &[Purpose] = &[Purpose::Ebpf];
 const VM: &[Purpose] = &[Purpose::Vm];
@@ -115,10 +119,16 @@ pub(crate) static NEEDS: &[Need] = &[
         "offload settings of the test links",
     ),
     program(
-        TEST,
+        BULK,
         "iperf3",
         &["iperf3"],
         "bulk traffic through a running splitter",
+    ),
+    program(
+        BULK,
+        "mptcpize",
+        &["mptcpize"],
+        "bulk traffic by MPTCP, for comparison",
     ),
     program(
         TEST,

@@ -44,6 +44,7 @@ const ORDER: [&str; 40] = [
     "flow-testbed",
     "paper-machine",
     "splitter-demo",
+    "bond",
     "vm-guest",
     "hostile",
     "instructions",

@@ -1,0 +1,298 @@
+//! All runs of some cells: schemes take turns, and cells that were finished before are taken over.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cell::{Case, Cell},
+    measurement::{self, Timing},
+    row::Row,
+    scheme::Scheme,
+};
+
+/// Building the testbed, applying a scheme and taking both away takes this long, about.
+const OVERHEAD: Duration = Duration::from_millis(1_500);
+
+/// Describes what is measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Campaign {
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) schemes: Vec<Scheme>,
+    pub(crate) seeds: u64,
+    pub(crate) timing: Timing,
+    /// The program `splitter`.
+    pub(crate) splitter: PathBuf,
+    /// Directory for a file of each finished cell.
+    pub(crate) out: PathBuf,
+    /// Whether cells finished before are taken over.
+    pub(crate) resume: bool,
+}
+
+/// A finished cell, as it is written down.
+#[derive(Debug, Serialize, Deserialize)]
+struct Finished {
+    cell: String,
+    /// Runs are comparable with each other only if they are as long.
+    counting_ms: u64,
+    rows: Vec<Row>,
+}
+
+/// A scheme that was not measured with some tunnels, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Skip {
+    pub(crate) case: &'static str,
+    pub(crate) scheme: &'static str,
+    pub(crate) reason: String,
+}
+
+impl Campaign {
+    /// How long all of it takes, if nothing is taken over.
+    pub(crate) fn length(&self) -> Duration {
+        let runs = self.cells.len() as u64 * self.schemes.len() as u64 * self.seeds;
+        (self.timing.whole() + Duration::from_secs(1) + OVERHEAD) * runs as u32
+    }
+
+    /// Measures all cells; says on standard error how far it is.
+    pub(crate) fn run(&self, cancel: &CancellationToken) -> Result<(Vec<Row>, Vec<Skip>)> {
+        fs::create_dir_all(&self.out)
+            .with_context(|| format!("cannot make the directory {}", self.out.display()))?;
+        let skips = self.skips()?;
+        for Skip {
+            case,
+            scheme,
+            reason,
+        } in &skips
+        {
+            eprintln!("skipped {scheme} with {case}: {reason}");
+        }
+        let mut all = Vec::new();
+        for (number, cell) in (1..).zip(&self.cells) {
+            let schemes = self.schemes_of(cell.case, &skips);
+            if let Some(rows) = self.known(cell, &schemes) {
+                eprintln!("cell {number} of {}: {cell} taken over", self.cells.len());
+                all.extend(rows);
+                continue;
+            }
+            let rows = self.measure(number, cell, &schemes, cancel)?;
+            self.keep(cell, &rows)?;
+            all.extend(rows);
+        }
+        Ok((all, skips))
+    }
+
+    fn skips(&self) -> Result<Vec<Skip>> {
+        let mut cases: Vec<Case> = Vec::new();
+        for cell in &self.cells {
+            if !cases.contains(&cell.case) {
+                cases.push(cell.case);
+            }
+        }
+        let mut skips = Vec::new();
+        for case in cases {
+            for scheme in &self.schemes {
+                if let Some(reason) = scheme.obstacle(case, &self.splitter)? {
+                    skips.push(Skip {
+                        case: case.name,
+                        scheme: scheme.name(),
+                        reason,
+                    });
+                }
+            }
+        }
+        Ok(skips)
+    }
+
+    fn schemes_of(&self, case: Case, skips: &[Skip]) -> Vec<Scheme> {
+        let is_skipped = |scheme: &Scheme| {
+            let mut skips = skips.iter();
+            skips.any(|it| it.case == case.name && it.scheme == scheme.name())
+        };
+        let schemes = self.schemes.iter().copied();
+        schemes.filter(|it| !is_skipped(it)).collect()
+    }
+
+    fn measure(
+        &self,
+        number: usize,
+        cell: &Cell,
+        schemes: &[Scheme],
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        for (seed, scheme) in turns(schemes, self.seeds) {
+            if cancel.is_cancelled() {
+                bail!("cancelled");
+            }
+            let began = Instant::now();
+            let (timing, splitter) = (self.timing, self.splitter.as_path());
+            let outcome = measurement::run(cell, scheme, seed, timing, splitter, cancel);
+            let outcome = outcome.with_context(|| format!("{} in {cell}", scheme.name()))?;
+            let row = Row::new(cell, scheme, seed, &outcome);
+            eprintln!(
+                "cell {number} of {}: {cell}, seed {seed} of {}: {} has {:.3} of the sum ({:.1} s)",
+                self.cells.len(),
+                self.seeds,
+                row.scheme,
+                row.share_of_sum,
+                began.elapsed().as_secs_f64()
+            );
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    fn file(&self, cell: &Cell) -> PathBuf {
+        self.out.join(format!("{cell}.json"))
+    }
+
+    /// The rows of a cell that was finished before in the same way, if they are to be taken over.
+    fn known(&self, cell: &Cell, schemes: &[Scheme]) -> Option<Vec<Row>> {
+        let read = || Finished::read(&self.file(cell));
+        let finished = self.resume.then(read).flatten()?;
+        let has = |(seed, scheme): (u64, Scheme)| {
+            let mut rows = finished.rows.iter();
+            rows.any(|it| it.seed == seed && it.scheme == scheme.name())
+        };
+        let is_alike = finished.cell == cell.to_string()
+            && u128::from(finished.counting_ms) == self.timing.counting.as_millis();
+        let wanted = turns(schemes, self.seeds);
+        let is_whole = wanted.len() == finished.rows.len() && wanted.into_iter().all(has);
+        (is_alike && is_whole).then_some(finished.rows)
+    }
+
+    fn keep(&self, cell: &Cell, rows: &[Row]) -> Result<()> {
+        let finished = Finished {
+            cell: cell.to_string(),
+            counting_ms: self.timing.counting.as_millis() as u64,
+            rows: rows.to_vec(),
+        };
+        let (file, text) = (self.file(cell), serde_json::to_string_pretty(&finished)?);
+        // A run that ends here must not leave half of a file.
+        let unfinished = file.with_extension("unfinished");
+        fs::write(&unfinished, text)
+            .and_then(|()| fs::rename(&unfinished, &file))
+            .with_context(|| format!("cannot write {}", file.display()))
+    }
+}
+
+impl Finished {
+    fn read(file: &Path) -> Option<Self> {
+        serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
+    }
+}
+
+/// Which scheme runs when: each once with every seed, and each seed begins with another one.
+fn turns(schemes: &[Scheme], seeds: u64) -> Vec<(u64, Scheme)> {
+    let mut turns = Vec::new();
+    for seed in 1..=seeds {
+        for turn in 0..schemes.len() {
+            turns.push((seed, schemes[(turn + seed as usize - 1) % schemes.len()]));
+        }
+    }
+    turns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cell, row::tests::row};
+
+    const CELL: &str = "30+8-f1-up-loss0-jitter0";
+
+    fn campaign(out: &Path) -> Campaign {
+        let second = Duration::from_secs(1);
+        Campaign {
+            cells: cell::chosen(Some(CELL), false),
+            schemes: vec![Scheme::BestSingle, Scheme::EcmpFlow],
+            seeds: 2,
+            timing: Timing {
+                settling: second,
+                counting: second,
+                beside: second,
+            },
+            splitter: PathBuf::new(),
+            out: out.to_owned(),
+            resume: true,
+        }
+    }
+
+    #[test]
+    fn quick_run_takes_ten_minutes_at_the_most() {
+        let quick = Campaign {
+            cells: cell::chosen(None, true),
+            schemes: Scheme::ALL.to_vec(),
+            seeds: 3,
+            timing: Timing::QUICK,
+            ..campaign(Path::new("/x"))
+        };
+        assert!(
+            quick.length() <= Duration::from_secs(600),
+            "{:?}",
+            quick.length()
+        );
+    }
+
+    #[test]
+    fn schemes_take_turns_to_begin() {
+        use Scheme::{BestSingle, EcmpFlow};
+        let expected = [
+            (1, BestSingle),
+            (1, EcmpFlow),
+            (2, EcmpFlow),
+            (2, BestSingle),
+        ];
+        assert_eq!(turns(&[BestSingle, EcmpFlow], 2), expected);
+    }
+
+    #[test]
+    fn finished_cell_is_taken_over_if_it_is_whole_and_alike() -> Result<()> {
+        let directory = tempfile::tempdir()?;
+        let campaign = campaign(directory.path());
+        let (cell, schemes) = (campaign.cells[0], campaign.schemes.clone());
+        assert_eq!(campaign.known(&cell, &schemes), None);
+        let rows: Vec<_> = turns(&schemes, 2)
+            .into_iter()
+            .map(|(seed, scheme)| row(CELL, scheme, seed, 20.0))
+            .collect();
+        campaign.keep(&cell, &rows)?;
+        assert_eq!(campaign.known(&cell, &schemes), Some(rows.clone()));
+
+        let [mut again, mut more, mut longer] = [(); 3].map(|()| campaign.clone());
+        again.resume = false;
+        assert_eq!(again.known(&cell, &schemes), None);
+        more.seeds = 3;
+        assert_eq!(more.known(&cell, &schemes), None);
+        longer.timing.counting *= 2;
+        assert_eq!(longer.known(&cell, &schemes), None);
+        // A scheme that can be measured by now.
+        let with_mptcp = [Scheme::BestSingle, Scheme::EcmpFlow, Scheme::Mptcp];
+        assert_eq!(campaign.known(&cell, &with_mptcp), None);
+
+        fs::write(campaign.file(&cell), "{\"rows\":[")?;
+        assert_eq!(campaign.known(&cell, &schemes), None);
+        Ok(())
+    }
+
+    #[test]
+    fn skipped_schemes_are_those_of_the_case() {
+        let campaign = campaign(Path::new("/x"));
+        let case = campaign.cells[0].case;
+        let skip = |case| Skip {
+            case,
+            scheme: "ecmp_flow",
+            reason: String::new(),
+        };
+        assert_eq!(campaign.schemes_of(case, &[skip("20+20")]).len(), 2);
+        assert_eq!(
+            campaign.schemes_of(case, &[skip("30+8")]),
+            [Scheme::BestSingle]
+        );
+    }
+}
