@@ -52,8 +52,10 @@ pub(crate) struct TcpEvents {
     pub(crate) retransmits: u64,
     /// Segments of which the receiver said, by D-SACK, that it had them already (RFC 2883).
     pub(crate) spurious_retransmits: u64,
-    /// Segments that receivers dropped for a timestamp older than one before.
+    /// Segments that the receiver dropped for a timestamp older than one before.
     pub(crate) paws: u64,
+    /// Acknowledgements that the sender dropped for that, which later ones make up for.
+    pub(crate) paws_at_sender: u64,
     /// Retransmission timeouts.
     pub(crate) timeouts: u64,
     /// Timeouts found to have been needless (F-RTO, RFC 5682).
@@ -188,11 +190,11 @@ impl TcpEvents {
     /// What has been counted between two readings of the sender's and the receiver's counters.
     fn between(before: &[Counters; 2], after: &[Counters; 2]) -> Self {
         let rise = |end: usize, name: &str| after[end].since(&before[end], name);
-        let both = |name: &str| rise(0, name) + rise(1, name);
         Self {
             retransmits: rise(0, "TcpRetransSegs"),
             spurious_retransmits: rise(0, "TcpExtTCPDSACKRecv") + rise(0, "TcpExtTCPDSACKOfoRecv"),
-            paws: both("TcpExtPAWSEstab"),
+            paws: rise(1, "TcpExtPAWSEstab"),
+            paws_at_sender: rise(0, "TcpExtPAWSEstab"),
             timeouts: rise(0, "TcpExtTCPTimeouts"),
             spurious_timeouts: rise(0, "TcpExtTCPSpuriousRTOs"),
         }
@@ -213,13 +215,14 @@ mod tests {
             ))
         };
         let before = [counters("1 1 1 1 1", 1), counters("9 9 9 9 9", 9)];
-        let after = [counters("3 2 1 5 2", 11), counters("10 10 11 10 10", 10)];
+        let after = [counters("3 2 5 5 2", 11), counters("10 10 11 10 10", 10)];
         assert_eq!(
             TcpEvents::between(&before, &after),
             TcpEvents {
                 retransmits: 10,
                 spurious_retransmits: 3,
                 paws: 2,
+                paws_at_sender: 4,
                 timeouts: 4,
                 spurious_timeouts: 1,
             }

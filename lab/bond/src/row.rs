@@ -37,8 +37,9 @@ pub(crate) struct Row {
     pub(crate) spurious_retransmits: u64,
     /// Segments sent again.
     pub(crate) retransmits: u64,
-    /// Segments that receivers dropped for an old timestamp.
+    /// Segments that the receiver dropped for an old timestamp, and acknowledgements that the sender dropped.
     pub(crate) paws: u64,
+    pub(crate) paws_at_sender: u64,
     /// Retransmission timeouts, and those found to have been needless.
     pub(crate) timeouts: u64,
     pub(crate) spurious_timeouts: u64,
@@ -71,6 +72,7 @@ impl Row {
             spurious_retransmits: tcp.spurious_retransmits,
             retransmits: tcp.retransmits,
             paws: tcp.paws,
+            paws_at_sender: tcp.paws_at_sender,
             timeouts: tcp.timeouts,
             spurious_timeouts: tcp.spurious_timeouts,
             short_mean_ms: *short_mean_ms,

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::SplitterScheme;
 use crate::topology::{Border, GENERATOR, LAN, TUNNEL_QUEUE_BYTES, TUNNELS};
 
-/// Where the daemon serves its metrics, on the loopback device of its namespace.
+/// The daemon serves its metrics at this address, on the loopback device of its namespace.
 pub const METRICS: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 9461);
 
 /// Its text for the daemon on `border`, with its files below `directory`.
