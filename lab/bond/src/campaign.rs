@@ -1,7 +1,7 @@
 //! All runs of some cells: schemes take turns, and cells that were finished before are taken over.
 
 use std::{
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -52,6 +52,24 @@ pub(crate) struct Skip {
     pub(crate) reason: String,
 }
 
+/// Written as a line of its own.
+impl fmt::Display for Skip {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            case,
+            scheme,
+            reason,
+        } = self;
+        write!(formatter, "{scheme} with {case}: {reason}")
+    }
+}
+
+impl Skip {
+    pub(crate) fn is_of(&self, cell: &Cell, scheme: &str) -> bool {
+        self.case == cell.case.name && self.scheme == scheme
+    }
+}
+
 impl Campaign {
     /// How long all of it takes, if nothing is taken over.
     pub(crate) fn length(&self) -> Duration {
@@ -64,17 +82,12 @@ impl Campaign {
         fs::create_dir_all(&self.out)
             .with_context(|| format!("cannot make the directory {}", self.out.display()))?;
         let skips = self.skips()?;
-        for Skip {
-            case,
-            scheme,
-            reason,
-        } in &skips
-        {
-            eprintln!("skipped {scheme} with {case}: {reason}");
+        for skip in &skips {
+            eprintln!("not available: {skip}");
         }
         let mut all = Vec::new();
         for (number, cell) in (1..).zip(&self.cells) {
-            let schemes = self.schemes_of(cell.case, &skips);
+            let schemes = self.schemes_of(cell, &skips);
             if let Some(rows) = self.known(cell, &schemes) {
                 eprintln!("cell {number} of {}: {cell} taken over", self.cells.len());
                 all.extend(rows);
@@ -109,11 +122,8 @@ impl Campaign {
         Ok(skips)
     }
 
-    fn schemes_of(&self, case: Case, skips: &[Skip]) -> Vec<Scheme> {
-        let is_skipped = |scheme: &Scheme| {
-            let mut skips = skips.iter();
-            skips.any(|it| it.case == case.name && it.scheme == scheme.name())
-        };
+    fn schemes_of(&self, cell: &Cell, skips: &[Skip]) -> Vec<Scheme> {
+        let is_skipped = |scheme: &Scheme| skips.iter().any(|it| it.is_of(cell, scheme.name()));
         let schemes = self.schemes.iter().copied();
         schemes.filter(|it| !is_skipped(it)).collect()
     }
@@ -283,15 +293,15 @@ mod tests {
     #[test]
     fn skipped_schemes_are_those_of_the_case() {
         let campaign = campaign(Path::new("/x"));
-        let case = campaign.cells[0].case;
+        let cell = &campaign.cells[0];
         let skip = |case| Skip {
             case,
             scheme: "ecmp_flow",
             reason: String::new(),
         };
-        assert_eq!(campaign.schemes_of(case, &[skip("20+20")]).len(), 2);
+        assert_eq!(campaign.schemes_of(cell, &[skip("20+20")]).len(), 2);
         assert_eq!(
-            campaign.schemes_of(case, &[skip("30+8")]),
+            campaign.schemes_of(cell, &[skip("30+8")]),
             [Scheme::BestSingle]
         );
     }

@@ -143,12 +143,12 @@ fn print(arguments: &Arguments, cells: &[Cell], rows: &[Row], skips: &[Skip]) ->
     if arguments.json {
         print_json(&rows)?;
     } else {
-        println!("{}", table(cells, rows).to_text());
+        println!("{}", table(cells, rows, skips).to_text());
     }
     // Nothing that was not measured passes for measured.
-    eprintln!("{} runs, {} schemes skipped", rows.len(), skips.len());
-    for Skip { case, scheme, .. } in skips {
-        eprintln!("  {scheme} with {case}");
+    eprintln!("{} runs, {} not available", rows.len(), skips.len());
+    for skip in skips {
+        eprintln!("  {skip}");
     }
     Ok(())
 }

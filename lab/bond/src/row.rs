@@ -4,7 +4,7 @@ use flow_report::{Summary, Table};
 use flow_testbed::parallel::Direction;
 use serde::{Deserialize, Serialize};
 
-use crate::{cell::Cell, measurement::Outcome, scheme::Scheme};
+use crate::{campaign::Skip, cell::Cell, measurement::Outcome, scheme::Scheme};
 
 /// The result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -122,8 +122,9 @@ impl Median {
     }
 }
 
-/// A line for each scheme of each cell: medians over the seeds, with the least and the greatest.
-pub(crate) fn table(cells: &[Cell], rows: &[Row]) -> Table {
+/// A line for each scheme of each cell: medians over the seeds, with the least and the greatest, or that it was
+/// not available.
+pub(crate) fn table(cells: &[Cell], rows: &[Row], skips: &[Skip]) -> Table {
     let mut table = Table::new([
         "cell",
         "scheme",
@@ -144,10 +145,20 @@ pub(crate) fn table(cells: &[Cell], rows: &[Row]) -> Table {
             if of(scheme).next().is_some() {
                 let rows: Vec<_> = of(scheme).collect();
                 table.row(line(cell, scheme, &rows, of("best_single")));
+            } else if skips.iter().any(|it| it.is_of(cell, scheme)) {
+                table.row(unavailable(cell, scheme));
             }
         }
     }
     table
+}
+
+fn unavailable(cell: &Cell, scheme: &str) -> [String; 12] {
+    let mut line = std::array::from_fn(|_| "-".to_owned());
+    line[0] = cell.to_string();
+    line[1] = scheme.to_owned();
+    line[2] = "not available".to_owned();
+    line
 }
 
 fn line<'a>(
@@ -248,10 +259,26 @@ pub(crate) mod tests {
             row(name, Scheme::EcmpPacket, 3, 99.0),
             row("30+8-f1-up-loss0-jitter1", Scheme::EcmpPacket, 1, 1.0),
         ];
-        let text = table(&cell::chosen(Some(name), false), &rows).to_text();
+        let text = table(&cell::chosen(Some(name), false), &rows, &[]).to_text();
         assert!(text.contains("1.25 [0.50, 2.00]"), "{text}");
         assert!(text.contains("0.526 [0.263, 2.605]"), "{text}");
         assert!(text.contains("0.050") && text.contains("1.000") && text.contains("0.100"));
         assert!(!text.contains("jitter1"), "{text}");
+    }
+
+    #[test]
+    fn scheme_that_is_not_available_has_a_line_that_says_so() {
+        let name = "30+8-f1-up-loss0-jitter0";
+        let skip = |case, scheme| Skip {
+            case,
+            scheme,
+            reason: String::new(),
+        };
+        let rows = [row(name, Scheme::BestSingle, 1, 20.0)];
+        let skips = [skip("30+8", "letflow"), skip("20+20", "tr_paper")];
+        let text = table(&cell::chosen(Some(name), false), &rows, &skips).to_text();
+        let lines: Vec<_> = text.lines().filter(|it| it.contains("not avail")).collect();
+        assert_eq!(lines.len(), 1, "{text}");
+        assert!(lines[0].contains("letflow"), "{text}");
     }
 }

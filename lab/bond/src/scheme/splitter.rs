@@ -112,9 +112,14 @@ impl Policy {
             let _ = writeln!(text, "{table}\ndevice = \"{device}\"\nrate_mbit = {rate}");
             let _ = writeln!(text, "gateway = \"{far}\"\npeer = \"{far}\"");
         }
+        if self.balance().is_some() {
+            // Tunnels are told apart by the kernel's mark alone.
+            let _ = writeln!(text, "[short]\n[long]\n[steering]\nmode = \"mark\"");
+        } else {
+            let _ = writeln!(text, "[attach]\nmode = \"native\"");
+        }
         let _ = writeln!(text, "[flows]\nthreshold = {THRESHOLD}");
         let _ = writeln!(text, "[share]\nshape_percent = 100\nqueue_ms = {QUEUE_MS}");
-        let _ = writeln!(text, "[attach]\nmode = \"native\"");
         let _ = writeln!(text, "[health]\nkey_file = {}", quoted(key));
         let _ = writeln!(text, "[metrics]\naddress = \"{metrics}\"");
         text
@@ -158,5 +163,6 @@ mod tests {
         assert_eq!(tunnels.len(), 3);
         assert_eq!(tunnels[2]["rate_mbit"].as_integer(), Some(20));
         assert_eq!(tunnels[2]["gateway"].as_str(), Some("10.9.2.2"));
+        assert_eq!(table["steering"]["mode"].as_str(), Some("mark"));
     }
 }
