@@ -88,6 +88,35 @@ fn cell_is_measured_with_all_that_is_promised_of_it() -> TestResult {
     Ok(())
 }
 
+/// With the daemon of this build, where it was built.
+#[test]
+fn one_flow_has_more_than_the_best_tunnel_by_tr_and_refused_schemes_are_named() -> TestResult {
+    require_rig!();
+    let splitter = Path::new(env!("CARGO_BIN_EXE_bond")).with_file_name("splitter");
+    let program = splitter.display().to_string().leak();
+    require!(File(program), FileSystem("bpf") => Ok(()));
+    let out = tempfile::tempdir()?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bond"));
+    command.args(["--quick", "--json", "--cell", CELL, "--seeds", "1"]);
+    command.args(["--seconds", "2", "--scheme", "tr,letflow,tr_paper"]);
+    let output = command.arg("--out").arg(out.path()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let rows: Value = serde_json::from_slice(&output.stdout)?;
+    println!("{rows}");
+    let [row] = &rows.as_array().expect("an array")[..] else {
+        panic!("tr alone is available: {rows}");
+    };
+    assert_eq!(row["scheme"], "tr");
+    // The best tunnel is 0.79 of the sum, headers counted.
+    assert!(row["share_of_sum"].as_f64() > Some(0.82), "{row}");
+    for refused in ["letflow", "tr_paper"] {
+        let line = format!("not available: {refused} with 30+8: the splitter refuses it");
+        assert!(said.contains(&line), "{said}");
+    }
+    Ok(())
+}
+
 #[test]
 fn interrupted_run_ends_at_once_and_leaves_nothing() -> TestResult {
     require_rig!();

@@ -8,7 +8,7 @@ use workspace_rules::cargo;
 use crate::{WORKSPACE, assert_none, crates_of};
 
 /// Packages from the bottom up: each uses only those above it in this list. Proofs come last.
-const ORDER: [&str; 40] = [
+const ORDER: [&str; 41] = [
     // Decisions: no_std, no I/O, no clock.
     "flow-balance",
     "splitter-policy",
