@@ -107,7 +107,7 @@ pub const MAX_VLAN_TAGS: usize = 2;
 /// four kinds once, destination options twice.
 pub const MAX_EXTENSION_HEADERS: usize = 6;
 
-const ETHERNET_BYTES: usize = 14;
+pub(crate) const ETHERNET_BYTES: usize = 14;
 const VLAN_BYTES: usize = 4;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;

@@ -7,6 +7,7 @@
 use crate::buffer::{Buffer, BufferMut};
 use crate::config::PolicyConfig;
 use crate::dscp::{self, Dscp, Field};
+use crate::packet::ETHERNET_BYTES;
 
 /// A packet that can carry the mark that the routing rules look at.
 pub trait Steer: Buffer {
@@ -15,6 +16,18 @@ pub trait Steer: Buffer {
 
     /// Gives it a mark; `None` when that cannot be written.
     fn steer(&mut self, config: &PolicyConfig, field: &Field, mark: Dscp) -> Option<()>;
+
+    /// Gives it a mark where it has no VLAN tag.
+    #[inline(always)]
+    fn steer_untagged(&mut self, config: &PolicyConfig, is_v6: bool, mark: Dscp) -> Option<()> {
+        // Who marks elsewhere does not look at the class.
+        let field = Field {
+            offset: ETHERNET_BYTES as u8,
+            is_v6,
+            traffic_class: 0,
+        };
+        self.steer(config, &field, mark)
+    }
 }
 
 /// Where the bytes can be changed, the mark is the DSCP of the IP header.
@@ -27,5 +40,10 @@ impl<B: BufferMut + ?Sized> Steer for B {
     #[inline(always)]
     fn steer(&mut self, _: &PolicyConfig, field: &Field, mark: Dscp) -> Option<()> {
         dscp::rewrite(self, field, mark).map(|_| ())
+    }
+
+    #[inline(always)]
+    fn steer_untagged(&mut self, _: &PolicyConfig, is_v6: bool, mark: Dscp) -> Option<()> {
+        dscp::rewrite_untagged(self, is_v6, mark)
     }
 }

@@ -35,7 +35,6 @@ mod tags;
 mod word;
 
 use crate::flow::{FlowKey, FlowKeyV4, FlowKeyV6};
-use home_line::Tagged;
 pub use home_line::{EvictionRank, HomeLine};
 pub use layout::Layout;
 use layout::Position;
@@ -115,22 +114,29 @@ impl<'a, M: Memory> Table<'a, M> {
     /// memory, which cannot be.
     #[inline(always)]
     pub fn line_v4<'k>(&self, key: &'k FlowKeyV4) -> Option<HomeLine<'a, 'k, M, SlotV4>> {
-        let Position { group, home, tag } = self.layout.locate_v4(key);
-        let tagged = Tagged { index: group, tag };
-        let group = self.memory.group_v4(group)?;
-        let wanted = Owner::of(&FlowKey::V4(*key));
-        Some(HomeLine::new(self.memory, group, home, tagged, key, wanted))
+        let stirred = self.layout.stir_v4(key);
+        let group = Position::of(stirred, self.layout.groups_v4, SlotV4::LINE_SLOTS).group;
+        Some(HomeLine {
+            table: Table { ..*self },
+            group: self.memory.group_v4(group)?,
+            stirred,
+            key,
+            wanted: Owner::of(&FlowKey::V4(*key)),
+        })
     }
 
     /// The home line of an IPv6 flow, as for IPv4.
     #[inline(always)]
     pub fn line_v6<'k>(&self, key: &'k FlowKeyV6) -> Option<HomeLine<'a, 'k, M, SlotV6>> {
-        let Position { group, home, tag } = self.layout.locate_v6(key);
-        let index = self.layout.tags_v6(group);
-        let tagged = Tagged { index, tag };
-        let group = self.memory.group_v6(group)?;
-        let wanted = Owner::of(&FlowKey::V6(*key));
-        Some(HomeLine::new(self.memory, group, home, tagged, key, wanted))
+        let stirred = self.layout.stir_v6(key);
+        let group = Position::of(stirred, self.layout.groups_v6, SlotV6::LINE_SLOTS).group;
+        Some(HomeLine {
+            table: Table { ..*self },
+            group: self.memory.group_v6(group)?,
+            stirred,
+            key,
+            wanted: Owner::of(&FlowKey::V6(*key)),
+        })
     }
 
     /// Looks up the slot of a flow; `None` when it has none.

@@ -4,14 +4,14 @@ use super::{Decision, Outcome, Splitter};
 use crate::clock::Clock;
 use crate::counters::FlowEvent;
 use crate::dedicated::{enqueue_long, enqueue_short};
-use crate::dscp::Field;
+use crate::dscp::Dscp;
 use crate::egress::Egress;
 use crate::flow::{Class, FlowKey, TunnelRole};
 use crate::flow_packet::FlowPacket;
 use crate::fragments::FragmentStore;
 use crate::headers::Segment;
 use crate::models::QueueModels;
-use crate::packet::{Network, TransportHeader, is_v4, parse_plain_v4, parse_plain_v6};
+use crate::packet::{is_v4, parse_plain_v4, parse_plain_v6};
 use crate::sites::SiteThresholds;
 use crate::steer::Steer;
 use crate::table::{EvictionRank, HomeLine, Memory, Slot, SlotGuard};
@@ -38,46 +38,42 @@ where
     /// known. `None`, and nothing done, for all else.
     #[inline(always)]
     pub fn split_fast<B: Steer + ?Sized>(&mut self, frame: &mut B) -> Option<Outcome> {
+        // Before anything else: a call later on would have more to keep.
+        let coarse_ns = self.clock.coarse_ns();
         // Each family apart to the end: keys and places differ.
         if is_v4(frame)? {
             let (network, tcp) = parse_plain_v4(frame)?;
-            let (field, segment) = self.segment(&network, &tcp);
+            let segment = Segment::new(&network, &tcp, self.config);
             let FlowKey::V4(key) = segment.key else {
                 return None;
             };
             let line = self.table.line_v4(&key)?;
-            self.split_in(frame, &field, &line, segment.packet)
+            self.split_in(frame, false, &line, (segment.packet, coarse_ns))
         } else {
             let (network, tcp) = parse_plain_v6(frame)?;
-            let (field, segment) = self.segment(&network, &tcp);
+            let segment = Segment::new(&network, &tcp, self.config);
             let FlowKey::V6(key) = segment.key else {
                 return None;
             };
             let line = self.table.line_v6(&key)?;
-            self.split_in(frame, &field, &line, segment.packet)
+            self.split_in(frame, true, &line, (segment.packet, coarse_ns))
         }
-    }
-
-    #[inline(always)]
-    fn segment(&self, network: &Network, tcp: &TransportHeader) -> (Field, Segment) {
-        (Field::of(network), Segment::new(network, tcp, self.config))
     }
 
     #[inline(always)]
     fn split_in<B: Steer + ?Sized, S: Slot>(
         &mut self,
         frame: &mut B,
-        field: &Field,
+        is_v6: bool,
         line: &HomeLine<'_, '_, M, S>,
-        packet: FlowPacket,
+        (packet, coarse_ns): (FlowPacket, u64),
     ) -> Option<Outcome> {
-        let coarse_ns = self.clock.coarse_ns();
         if self.counters.evicting.is_spent(coarse_ns)
             && self.bypasses_table(line, packet, coarse_ns)
         {
-            return Some(self.send_dedicated(frame, field, Class::Short, packet));
+            return Some(self.send_dedicated(frame, is_v6, Class::Short, packet));
         }
-        let steady = match line.lookup() {
+        let steady = match line.lookup_tcp() {
             Some(slot) => self.count_steady(&slot, packet, coarse_ns)?,
             None => {
                 self.count_first(line, packet, coarse_ns)?;
@@ -86,11 +82,17 @@ where
         };
         // Each case apart to the end: what they count and mark is known beforehand.
         Some(match steady {
-            Steady::Own(Class::Short) => self.send_dedicated(frame, field, Class::Short, packet),
-            Steady::Own(Class::Long) => self.send_dedicated(frame, field, Class::Long, packet),
+            Steady::Own(Class::Short) => self.send_dedicated(frame, is_v6, Class::Short, packet),
+            Steady::Own(Class::Long) => self.send_dedicated(frame, is_v6, Class::Long, packet),
             Steady::Placed(egress) => {
-                let decision = self.sent(Class::Long, egress, packet);
-                self.finish(frame, Some(*field), Ok(decision))
+                let Decision {
+                    class,
+                    queue_class,
+                    tunnel,
+                    ..
+                } = self.sent(Class::Long, egress, packet);
+                self.mark_untagged(frame, is_v6, self.config.mark(queue_class, tunnel));
+                Outcome::Split { class, tunnel }
             }
         })
     }
@@ -99,24 +101,23 @@ where
     fn send_dedicated<B: Steer + ?Sized>(
         &mut self,
         frame: &mut B,
-        field: &Field,
+        is_v6: bool,
         class: Class,
         packet: FlowPacket,
     ) -> Outcome {
         let (segments, bytes) = (packet.segments, packet.bytes);
         self.counters.count_sent_dedicated(class, segments, bytes);
-        let Egress {
-            queue_class,
-            tunnel,
-            ..
-        } = Egress::dedicated_to(class.own_tunnel());
-        let decision = Decision {
-            class,
-            queue_class,
-            tunnel,
-            is_dropped: false,
-        };
-        self.finish(frame, Some(*field), Ok(decision))
+        let tunnel = class.own_tunnel();
+        self.mark_untagged(frame, is_v6, self.config.mark(class, tunnel));
+        Outcome::Split { class, tunnel }
+    }
+
+    #[inline(always)]
+    fn mark_untagged<B: Steer + ?Sized>(&mut self, frame: &mut B, is_v6: bool, mark: Dscp) {
+        let config = self.config;
+        if !config.marking.is_shadow() && frame.steer_untagged(config, is_v6, mark).is_none() {
+            self.counters.mark_failures += 1;
+        }
     }
 
     /// A packet, in a flood, goes as a short one and is counted in no flow: it is of none that is
@@ -173,26 +174,11 @@ where
             return None;
         }
         let (packets, bytes) = (packet.segments, packet.bytes);
-        let is_shared = config.is_shared();
-        if slot.is_settled(is_shared) {
-            let last_seen_ns = slot.last_seen_ns(now_ns);
-            // Its record is one of the slow path then.
-            if is_shared
-                && packet.carries_data()
-                && self
-                    .models
-                    .may_change(config, slot.tunnel(), last_seen_ns, now_ns)
-            {
-                return None;
-            }
+        if config.is_shared() {
+            return self.count_placed(slot, packet, now_ns);
+        }
+        if slot.is_settled(false) {
             slot.count_settled(packets, bytes, now_ns);
-            if is_shared {
-                let is_first = ActiveFlows::is_first_of_window(last_seen_ns, now_ns);
-                let egress =
-                    self.models
-                        .send_placed(config, slot.tunnel(), packet, is_first, now_ns);
-                return Some(Steady::Placed(egress));
-            }
             if config.long_service.is_known()
                 && let Some(mut tunnels) = self.models.dedicated()
             {
@@ -200,7 +186,7 @@ where
             }
             return Some(Steady::Own(Class::Long));
         }
-        if is_shared || !slot.is_plainly_short() {
+        if !slot.is_plainly_short() {
             return None;
         }
         let is_long = |index, packets, bytes| config.exceeds_threshold(index, packets, bytes);
@@ -216,6 +202,31 @@ where
         }
         slot.commit_short(counted, drained_ns, now_ns);
         Some(Steady::Own(Class::Short))
+    }
+
+    /// Counts a packet of a flow that was placed in one of two shared tunnels, and stays there.
+    #[inline(always)]
+    fn count_placed(
+        &mut self,
+        slot: &SlotGuard<'_>,
+        packet: FlowPacket,
+        now_ns: u64,
+    ) -> Option<Steady> {
+        if !slot.is_settled(true) {
+            return None;
+        }
+        let (config, tunnel) = (self.config, slot.tunnel());
+        let last_seen_ns = slot.last_seen_ns(now_ns);
+        // Its record is one of the slow path then.
+        if packet.carries_data() && self.models.may_change(config, tunnel, last_seen_ns, now_ns) {
+            return None;
+        }
+        slot.count_settled(packet.segments, packet.bytes, now_ns);
+        let is_first = ActiveFlows::is_first_of_window(last_seen_ns, now_ns);
+        let egress = self
+            .models
+            .send_placed(config, tunnel, packet, is_first, now_ns);
+        Some(Steady::Placed(egress))
     }
 
     /// Counts the first packet of a flow that goes into the short tunnel. It says
@@ -247,7 +258,7 @@ where
             }
             tunnels = Some(known);
         }
-        let slot = line.insert(chosen, coarse_ns)?;
+        let slot = line.insert_at_home(chosen, coarse_ns)?;
         let is_precise = self.counters.timing.take(coarse_ns);
         let now_ns = if is_precise {
             self.clock.precise_ns()

@@ -1,51 +1,65 @@
 //! Look-up, insertion and eviction in one cache line of the flow table and its neighbours.
 
 use super::owner::{CLOCK_SKEW_STAMPS, Owner, stamps_between};
-use super::{FINISHED_LINGER_NS, GROUP_SLOTS, Group, Memory, Slot, SlotGuard, SlotRef};
+use super::{
+    FINISHED_LINGER_NS, GROUP_SLOTS, Group, Memory, Position, Slot, SlotGuard, SlotRef, Table, Tags,
+};
 
 /// The home line of a flow in its group.
 #[derive(Debug)]
 pub struct HomeLine<'a, 'k, M, S: Slot> {
-    memory: &'a M,
-    group: &'a Group<S>,
-    home: usize,
-    tagged: Tagged,
-    key: &'k S::Key,
-    wanted: Owner,
-}
-
-/// Where the tags of a group are, and the one of the flow.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tagged {
-    pub(super) index: u32,
-    pub(super) tag: u8,
+    pub(super) table: Table<'a, M>,
+    pub(super) group: &'a Group<S>,
+    /// The hash of the flow.
+    pub(super) stirred: u64,
+    pub(super) key: &'k S::Key,
+    pub(super) wanted: Owner,
 }
 
 impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
     #[inline(always)]
-    pub(super) const fn new(
-        memory: &'a M,
-        group: &'a Group<S>,
-        home: usize,
-        tagged: Tagged,
-        key: &'k S::Key,
-        wanted: Owner,
-    ) -> Self {
-        Self {
-            memory,
-            group,
-            home,
-            tagged,
-            key,
-            wanted,
-        }
+    fn home(&self) -> usize {
+        Position::of(self.stirred, 0, S::LINE_SLOTS).home
+    }
+
+    /// Where all of the flow is, and the tags of its group. Worked out anew: kept ready for what only few
+    /// packets need, it would be in the way of all others.
+    #[inline(always)]
+    fn position(&self) -> (Position, Option<&'a Tags>) {
+        let (groups, first_tags) = S::extent(self.table.layout);
+        let position = Position::of(core::hint::black_box(self.stirred), groups, S::LINE_SLOTS);
+        let index = first_tags.wrapping_add(position.group);
+        (position, self.table.memory.tags(index))
     }
 
     /// The tags alone tell that the flow has no slot. Looks at nothing else.
     #[inline(always)]
     pub fn is_ruled_out(&self) -> bool {
-        let tags = self.memory.tags(self.tagged.index);
-        tags.is_some_and(|tags| tags.rule_out(self.tagged.tag))
+        let (position, tags) = self.position();
+        tags.is_some_and(|tags| tags.rule_out(position.tag))
+    }
+
+    /// Looks up the slot of a TCP flow by its addresses and ports: that it is one of TCP, and not given up
+    /// meanwhile, is for those to find out who rely on its state.
+    #[inline(always)]
+    pub fn lookup_tcp(&self) -> Option<SlotGuard<'a>> {
+        for step in 0..S::LINE_SLOTS {
+            let slot = self.group.slot(self.home() ^ step);
+            let owner = slot.record().owner();
+            if owner.ports() == self.wanted.ports() && slot.differs(self.key) == 0 {
+                return Some(SlotGuard::known(self.home() ^ step, slot.record(), owner));
+            }
+        }
+        if self.has_overflow() {
+            self.lookup_displaced()
+        } else {
+            None
+        }
+    }
+
+    #[inline(always)]
+    fn has_overflow(&self) -> bool {
+        self.group.slot(self.home()).record().owner().has_overflow()
     }
 
     /// Looks up the slot of the flow: in its home line, as most have, and beyond where that has
@@ -53,13 +67,13 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
     #[inline(always)]
     pub fn lookup(&self) -> Option<SlotGuard<'a>> {
         for step in 0..S::LINE_SLOTS {
-            let slot = self.group.slot(self.home ^ step);
+            let slot = self.group.slot(self.home() ^ step);
             let owner = slot.record().owner();
             if slot.differs(self.key) | owner.differs(self.wanted) == 0 {
-                return Some(SlotGuard::known(self.home ^ step, slot.record(), owner));
+                return Some(SlotGuard::known(self.home() ^ step, slot.record(), owner));
             }
         }
-        if self.group.slot(self.home).record().owner().has_overflow() {
+        if self.has_overflow() {
             self.lookup_displaced()
         } else {
             None
@@ -70,9 +84,9 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
     /// as well wait for three.
     #[inline(always)]
     fn lookup_displaced(&self) -> Option<SlotGuard<'a>> {
-        let mut found = 0;
+        let (mut found, home) = (0, self.position().0.home);
         for step in S::LINE_SLOTS..GROUP_SLOTS {
-            let slot = self.group.slot(self.home ^ step);
+            let slot = self.group.slot(home ^ step);
             let owner = slot.record().owner();
             let is_it = zero_bit(slot.differs(self.key) | owner.differs(self.wanted));
             // Without a branch, which the verifier would follow for each.
@@ -81,9 +95,9 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
         if found == 0 {
             return None;
         }
-        let [found] = self.memory.forget_origin([found])?;
+        let [found] = self.table.memory.forget_origin([found])?;
         // Known to the compiler to be in bounds, but not to verifiers before Linux 6.10.
-        let index = core::hint::black_box(self.home ^ found as usize);
+        let index = core::hint::black_box(home ^ found as usize);
         let record = self.group.slot(index).record();
         Some(SlotGuard::known(index, record, record.owner()))
     }
@@ -98,9 +112,14 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
     /// the lowest bits.
     #[inline(always)]
     pub fn victim_at_home(&self, rank: &EvictionRank) -> u64 {
-        let mut best = rank.of(self.group, self.home);
+        let home = self.home();
+        // Of an empty line the first slot, so that look-ups find most flows there.
+        if self.group.slot(home).record().owner().is_free() {
+            return EvictionRank::OVER | home as u64;
+        }
+        let mut best = rank.of(self.group, home);
         for step in 1..S::LINE_SLOTS {
-            best = best.max(rank.of(self.group, self.home ^ step));
+            best = best.max(rank.of(self.group, home ^ step));
         }
         best
     }
@@ -118,7 +137,7 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
         let end = core::hint::black_box(GROUP_SLOTS);
         let mut step = S::LINE_SLOTS;
         while step < end {
-            beyond = beyond.max(rank.of(self.group, self.home ^ step));
+            beyond = beyond.max(rank.of(self.group, self.home() ^ step));
             step += 1;
         }
         if beyond >= EvictionRank::OVER || best < EvictionRank::YOUNG {
@@ -135,9 +154,10 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
             return None;
         }
         let index = chosen as usize & (GROUP_SLOTS - 1);
-        if (index ^ self.home) >= S::LINE_SLOTS {
+        let home = self.home();
+        if (index ^ home) >= S::LINE_SLOTS {
             // First of all: a flow that lies elsewhere is found by the mark alone.
-            let record = self.group.slot(self.home).record();
+            let record = self.group.slot(home).record();
             let owner = record.owner();
             if !owner.has_overflow()
                 && !M::exchange(record.owner_word(), owner.0, owner.with_overflow().0)
@@ -145,6 +165,21 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
                 return None;
             }
         }
+        self.insert_at(chosen, now_ns)
+    }
+
+    /// Inserts the flow, which has no slot, into the one that was chosen of its home line.
+    #[inline(always)]
+    pub fn insert_at_home(&self, chosen: u64, now_ns: u64) -> Option<SlotGuard<'a>> {
+        if chosen < EvictionRank::YOUNG {
+            return None;
+        }
+        self.insert_at(chosen, now_ns)
+    }
+
+    #[inline(always)]
+    fn insert_at(&self, chosen: u64, now_ns: u64) -> Option<SlotGuard<'a>> {
+        let index = chosen as usize & (GROUP_SLOTS - 1);
         let slot = self.group.slot(index);
         let record = slot.record();
         let owner = record.owner();
@@ -154,8 +189,8 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
             return None;
         }
         slot.set_addresses(self.key);
-        if let Some(tags) = self.memory.tags(self.tagged.index) {
-            tags.set(index, self.tagged.tag);
+        if let (position, Some(tags)) = self.position() {
+            tags.set(index, position.tag);
         }
         let owner = self.wanted.with_overflow_of(owner);
         Some(SlotGuard::new(

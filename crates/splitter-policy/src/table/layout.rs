@@ -41,7 +41,7 @@ impl Layout {
     }
 
     /// Where the tags of an IPv6 group are, behind those of the IPv4 ones.
-    #[inline(always)]
+    #[cfg(not(target_arch = "bpf"))]
     pub(super) const fn tags_v6(&self, group: u32) -> u32 {
         self.groups_v4.wrapping_add(group)
     }
@@ -72,6 +72,12 @@ impl Layout {
 
     #[inline(always)]
     pub(super) const fn locate_v4(&self, key: &FlowKeyV4) -> Position {
+        Position::of(self.stir_v4(key), self.groups_v4, SlotV4::LINE_SLOTS)
+    }
+
+    /// The hash of an IPv4 flow, of which [`Position::of`] takes the upper bits.
+    #[inline(always)]
+    pub(super) const fn stir_v4(&self, key: &FlowKeyV4) -> u64 {
         let [source, destination, .., ports, stir] = self.seeds;
         let addresses = product(
             key.source as u64,
@@ -80,11 +86,17 @@ impl Layout {
             destination,
         );
         let mixed = addresses.wrapping_add((key.ports as u64).wrapping_mul(ports | 1));
-        place(mixed, stir, self.groups_v4, SlotV4::LINE_SLOTS)
+        stirred(mixed, stir)
     }
 
     #[inline(always)]
     pub(super) const fn locate_v6(&self, key: &FlowKeyV6) -> Position {
+        Position::of(self.stir_v6(key), self.groups_v6, SlotV6::LINE_SLOTS)
+    }
+
+    /// The hash of an IPv6 flow.
+    #[inline(always)]
+    pub(super) const fn stir_v6(&self, key: &FlowKeyV6) -> u64 {
         let [a, b, c, d, e, f, g, h, ports, stir] = self.seeds;
         // In halves of 32 bits: of a product's 64, the upper bits of a factor
         // reach only the uppermost. Each factor has a seed of its own, as the bound on collisions
@@ -95,7 +107,7 @@ impl Layout {
             .wrapping_add(halves(key.destination[0], e, f))
             .wrapping_add(halves(key.destination[1], g, h))
             .wrapping_add((key.ports as u64).wrapping_mul(ports | 1));
-        place(mixed, stir, self.groups_v6, SlotV6::LINE_SLOTS)
+        stirred(mixed, stir)
     }
 }
 
@@ -110,17 +122,23 @@ const fn product(one: u64, one_seed: u64, other: u64, other_seed: u64) -> u64 {
         .wrapping_mul(other.wrapping_add(other_seed))
 }
 
-/// Folds, stirs, and takes the upper bits for the group and some below for the
-/// line. Without the second multiplication, neighbouring addresses meet under
+/// Folds and stirs. Without the second multiplication, neighbouring addresses meet under
 /// unlucky seeds.
 #[inline(always)]
-const fn place(mixed: u64, seed: u64, groups: u32, line_slots: usize) -> Position {
-    let stirred = (mixed ^ (mixed >> 32)).wrapping_mul(seed | 1);
-    let group = ((stirred >> 32) * groups as u64) >> 32;
-    let line = (stirred >> 24) as usize & (GROUP_SLOTS / line_slots - 1);
-    Position {
-        group: group as u32,
-        home: line * line_slots,
-        tag: (stirred >> 16) as u8,
+const fn stirred(mixed: u64, seed: u64) -> u64 {
+    (mixed ^ (mixed >> 32)).wrapping_mul(seed | 1)
+}
+
+impl Position {
+    /// Takes the upper bits of a hash for the group and some below for the line.
+    #[inline(always)]
+    pub(super) const fn of(stirred: u64, groups: u32, line_slots: usize) -> Self {
+        let group = ((stirred >> 32) * groups as u64) >> 32;
+        let line = (stirred >> 24) as usize & (GROUP_SLOTS / line_slots - 1);
+        Self {
+            group: group as u32,
+            home: line * line_slots,
+            tag: (stirred >> 16) as u8,
+        }
     }
 }

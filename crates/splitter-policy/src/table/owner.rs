@@ -52,6 +52,12 @@ impl Owner {
         self.0 & (Self::OCCUPIED | Self::WIDE) == Self::WIDE
     }
 
+    /// Nobody has the slot or is about to.
+    #[inline(always)]
+    pub(super) const fn is_free(self) -> bool {
+        self.0 & (Self::OCCUPIED | Self::WIDE) == 0
+    }
+
     #[inline(always)]
     pub(super) const fn has_overflow(self) -> bool {
         self.0 & Self::OVERFLOW != 0
@@ -82,17 +88,23 @@ impl Owner {
         self.0 & Self::WIDE != 0
     }
 
-    /// Whether the flow is long and stays where it is: in the long tunnel, if
+    /// Whether the flow is one of TCP, long, and stays where it is: in the long tunnel, if
     /// that is for long flows alone.
     #[inline(always)]
     pub(super) const fn is_settled(self, is_shared: bool) -> bool {
-        const PLACED: u64 = Owner::LONG | Owner::PLACED;
+        const PLACED: u64 = Owner::OCCUPIED | Owner::LONG | Owner::PLACED;
         let wanted = if is_shared {
             PLACED
         } else {
             PLACED | Self::ON_LONG_TUNNEL
         };
-        self.0 & wanted == wanted
+        self.upper(wanted | Self::PROTOCOL) == (wanted >> 32) as u32
+    }
+
+    /// Bits of the upper half.
+    #[inline(always)]
+    const fn upper(self, bits: u64) -> u32 {
+        (self.0 >> 32) as u32 & (bits >> 32) as u32
     }
 
     #[inline(always)]
@@ -100,10 +112,11 @@ impl Owner {
         TunnelRole::numbered(self.0 / Self::ON_LONG_TUNNEL)
     }
 
-    /// Whether the flow is short, in the short tunnel, and its record narrow.
+    /// Whether the flow is one of TCP, short, in the short tunnel, and its record narrow.
     #[inline(always)]
     pub(super) const fn is_plainly_short(self) -> bool {
-        self.0 & (Self::LONG | Self::ON_LONG_TUNNEL | Self::WIDE) == 0
+        const OTHERS: u64 = Owner::PROTOCOL | Owner::LONG | Owner::ON_LONG_TUNNEL | Owner::WIDE;
+        self.upper(OTHERS | Self::OCCUPIED) == (Self::OCCUPIED >> 32) as u32
     }
 
     #[inline(always)]
@@ -111,6 +124,21 @@ impl Owner {
         const BELOW: u64 = (1 << Owner::STAMP_SHIFT) - 1;
         let stamp = stamp(now_ns) << Self::STAMP_SHIFT;
         Self(stamp ^ (self.0 & BELOW))
+    }
+
+    /// The bits of the stamp that are others now, from the lowest; 0 where it is the same.
+    #[inline(always)]
+    const fn stamp_changes(self, now_ns: u64) -> u64 {
+        (self.0 ^ now_ns << (Self::STAMP_SHIFT - STAMP_BITS)) >> Self::STAMP_SHIFT
+    }
+
+    /// The word as it is after a packet, if that is another than before.
+    #[inline(always)]
+    pub(super) const fn renewed_at(self, now_ns: u64) -> Option<Self> {
+        match self.stamp_changes(now_ns) {
+            0 => None,
+            changes => Some(Self(self.0 ^ changes << Self::STAMP_SHIFT)),
+        }
     }
 
     #[inline(always)]
@@ -146,12 +174,16 @@ impl Owner {
         (stamp(now_ns) + CLOCK_SKEW_STAMPS).wrapping_sub(self.0 >> Self::STAMP_SHIFT) & STAMP_MASK
     }
 
-    /// Whether that may be as long ago as `stamps`.
+    /// Whether the last packet may be as long ago as `stamps`. Says so of one that is younger by a stamp,
+    /// too: what lies below the stamp is subtracted with it.
     #[inline(always)]
-    pub(super) const fn is_as_old_as(self, stamps: u64, now_ns: u64) -> bool {
-        self.age_stamps(now_ns) >= stamps + CLOCK_SKEW_STAMPS
+    pub(super) const fn may_be_as_old_as(self, stamps: u64, now_ns: u64) -> bool {
+        let now = now_ns << (Self::STAMP_SHIFT - STAMP_BITS);
+        let age = now.wrapping_sub(self.0) >> Self::STAMP_SHIFT;
+        (age + CLOCK_SKEW_STAMPS) & STAMP_MASK >= (stamps + CLOCK_SKEW_STAMPS).saturating_sub(1)
     }
 
+    #[inline(always)]
     pub(super) const fn ports(self) -> u32 {
         self.0 as u32
     }

@@ -100,7 +100,15 @@ impl Record {
         if (counted ^ second) & START_HIGH == 0 {
             self.second.set(counted);
         }
-        self.owner.set(owner.seen_at(now_ns).0);
+        self.renew(owner, now_ns);
+    }
+
+    /// Keeps when the last packet came, where that is not what stands there.
+    #[inline(always)]
+    fn renew(&self, owner: Owner, now_ns: u64) {
+        if let Some(renewed) = owner.renewed_at(now_ns) {
+            self.owner.set(renewed.0);
+        }
     }
 
     /// What the narrow record of a short flow counts with this packet; `None` when the flow would
@@ -129,10 +137,15 @@ impl Record {
     /// Keeps that in the record of a short flow, with when its packets drain.
     #[inline(always)]
     pub(super) fn set_narrow(&self, owner: Owner, to: Counted, drained_ns: u64, now_ns: u64) {
+        self.set_counted(to, drained_ns, now_ns);
+        self.renew(owner, now_ns);
+    }
+
+    #[inline(always)]
+    fn set_counted(&self, to: Counted, drained_ns: u64, now_ns: u64) {
         let drained = drain(drained_ns, now_ns & !WITHIN_STAMP, now_ns);
         self.first.set(to.first);
         self.second.set(to.second | drained << DRAIN_SHIFT);
-        self.owner.set(owner.seen_at(now_ns).0);
     }
 
     /// The same of a flow of which this is the first packet.
@@ -150,7 +163,8 @@ impl Record {
             first: start & START_LOW | packets << PACKETS_SHIFT,
             second: (start >> 24) << 48 | bytes,
         };
-        self.set_narrow(owner, counted, drained_ns, now_ns);
+        self.set_counted(counted, drained_ns, now_ns);
+        self.owner.set(owner.seen_at(now_ns).0);
     }
 
     /// What is known of the flow that `owner` was read of.

@@ -3,7 +3,7 @@
 use super::home_line::exceeds;
 use super::owner::Owner;
 use super::record::Record;
-use super::{GROUP_SLOTS, PROTECTED_PACKETS, Word};
+use super::{GROUP_SLOTS, Layout, PROTECTED_PACKETS, Word};
 use crate::flow::{FlowKey, FlowKeyV4, FlowKeyV6};
 
 /// Eight slots; the value of a table's map.
@@ -43,6 +43,9 @@ pub trait Slot {
     /// Slots of a 64-byte line.
     const LINE_SLOTS: usize;
 
+    /// Groups of the family's table, and the tags before its own.
+    fn extent(layout: &Layout) -> (u32, u32);
+
     /// Zero when the addresses are those of `key`.
     fn differs(&self, key: &Self::Key) -> u64;
 
@@ -73,6 +76,11 @@ impl Slot for SlotV4 {
     type Key = FlowKeyV4;
 
     const LINE_SLOTS: usize = 2;
+
+    #[inline(always)]
+    fn extent(layout: &Layout) -> (u32, u32) {
+        (layout.groups_v4, 0)
+    }
 
     #[inline(always)]
     fn differs(&self, key: &FlowKeyV4) -> u64 {
@@ -109,6 +117,11 @@ impl Slot for SlotV6 {
     type Key = FlowKeyV6;
 
     const LINE_SLOTS: usize = 1;
+
+    #[inline(always)]
+    fn extent(layout: &Layout) -> (u32, u32) {
+        (layout.groups_v6, layout.groups_v4)
+    }
 
     #[inline(always)]
     fn differs(&self, key: &FlowKeyV6) -> u64 {

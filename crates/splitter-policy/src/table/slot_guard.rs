@@ -108,7 +108,7 @@ impl<'a> SlotGuard<'a> {
     #[inline(always)]
     pub(crate) const fn may_be_idle(&self, idle_timeout_ns: u64, now_ns: u64) -> bool {
         let age = stamps_between(idle_timeout_ns);
-        self.owner.is_as_old_as(age, now_ns)
+        self.owner.may_be_as_old_as(age, now_ns)
     }
 
     /// The flow is long and stays in its tunnel: the long one, unless tunnels are shared.
