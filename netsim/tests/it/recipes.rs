@@ -75,6 +75,43 @@ fn sweep_runs_by_gnu_parallel_and_goes_on_after_a_task_was_killed() {
     assert_same(directory.path(), &out);
 }
 
+/// Runs what each pod of the Job does, as Kubernetes would start it; there is no cluster here.
+#[test]
+fn indices_of_a_kubernetes_job_run_all_shards() {
+    const RECIPE: &str = include_str!("../../recipes/sweep.kubernetes.yaml");
+    let value_after = |key: &str| {
+        let (_, rest) = RECIPE.split_once(key).expect("it is there");
+        rest.split_whitespace().next().expect("a value")
+    };
+    assert_eq!(
+        value_after("  completions:"),
+        value_after("name: SHARDS\n              value:").trim_matches('"')
+    );
+    let (_, script) = RECIPE.split_once("- |\n").expect("a script");
+    let script = script.lines().next().expect("a line").trim();
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("shards");
+    let path = programs(directory.path());
+    let pod = |index: u32| {
+        Command::new("/bin/sh")
+            .args(["-c", script, "netsim"])
+            .args(SWEEP.split(' '))
+            .arg("--out")
+            .arg(&out)
+            .envs([
+                ("JOB_COMPLETION_INDEX", &*index.to_string()),
+                ("SHARDS", "4"),
+            ])
+            .env("PATH", &path)
+            .output()
+            .expect("it starts")
+    };
+    let ended: Vec<_> = (0..4).map(pod).map(|it| it.status.success()).collect();
+    assert_eq!(ended, [true, false, true, true], "the second was killed");
+    assert!(pod(1).status.success());
+    assert_same(directory.path(), &out);
+}
+
 #[test]
 fn sweep_runs_by_slurm_and_a_task_that_was_killed_is_queued_again() {
     require!(
