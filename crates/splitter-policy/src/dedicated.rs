@@ -89,9 +89,12 @@ fn hand_over_event<W: SharedWord>(
         return Some(FlowEvent::HandedOverDrained);
     }
     let waits_until_ns = entry.long_since_ns + config.max_wait_ns;
-    if now_ns < waits_until_ns {
+    // Who opens or ends a connection waits for a time-out of seconds where he is dropped, and overtakes
+    // the flow's data where he leaves it: with little or nothing behind him he had better stay.
+    let is_plain = !packet.flags.opens() && !packet.flags.closes();
+    if now_ns < waits_until_ns || !is_plain {
         None
-    } else if may_drop(packet, config) && now_ns < waits_until_ns + MOST_DROPS_NS {
+    } else if may_drop(config) && now_ns < waits_until_ns + MOST_DROPS_NS {
         Some(FlowEvent::DroppedToDrain)
     } else {
         Some(FlowEvent::HandedOverAtMaxWait)
@@ -100,15 +103,12 @@ fn hand_over_event<W: SharedWord>(
 
 /// Tells if a packet that comes too early for the long tunnel, and too late for the short one, may
 /// be dropped: where it is known when its flow's last one will have left. With several tunnels in
-/// a class, of which the long one's rate counts as not known, that is known too late by far.
-///
-/// Who opens or ends a connection would wait for a time-out of seconds. In a shadow nothing is
-/// touched.
+/// a class, of which the long one's rate counts as not known, that is known too late by far. In a
+/// shadow nothing is touched.
 #[inline(always)]
-fn may_drop(packet: FlowPacket, config: &PolicyConfig) -> bool {
-    let is_plain = !packet.flags.opens() && !packet.flags.closes();
+fn may_drop(config: &PolicyConfig) -> bool {
     let is_known = config.short_service.is_known() && config.long_service.is_known();
-    is_plain && is_known && !config.marking.is_shadow()
+    is_known && !config.marking.is_shadow()
 }
 
 /// A new flow had better start in the long tunnel: a long flow is still in the short one, and the

@@ -265,7 +265,7 @@ fn with_rates_a_flow_that_never_pauses_is_made_to_and_moves_in_order() {
 }
 
 #[test]
-fn packets_that_open_or_end_a_connection_are_never_dropped() {
+fn packets_that_open_or_end_a_connection_are_neither_dropped_nor_sent_ahead_of_others() {
     for flag in [TcpFlags::SYN, TcpFlags::FIN, TcpFlags::RST] {
         let mut bench = Bench::new(with_rates(10));
         bench.stream(60, SECOND, MICROSECOND);
@@ -273,7 +273,11 @@ fn packets_that_open_or_end_a_connection_are_never_dropped() {
         let dropped = bench.packet(DATA, now_ns);
         assert_eq!(dropped.hand_over, Some(FlowEvent::DroppedToDrain));
         let kept = bench.packet(TcpFlags(flag), now_ns);
-        assert_ne!(kept.hand_over, Some(FlowEvent::DroppedToDrain), "{flag:#x}");
+        assert_eq!(
+            (kept.tunnel, kept.hand_over),
+            (TunnelRole::Short, None),
+            "{flag:#x}"
+        );
     }
 }
 
