@@ -159,8 +159,8 @@ pub const fn updated_checksum(checksum: u16, old: u16, new: u16) -> u16 {
     !(sum as u16)
 }
 
-/// The same as one subtraction modulo 0xffff, `HC' = HC + m - m'`, in fewer steps. Both have 0 where
-/// that and 0xffff are the same. For fields at fixed places: beyond the branches the kernel's verifier has
+/// Renews a checksum by one subtraction modulo 0xffff, `HC' = HC + m - m'`, as RFC 1624 does in more
+/// steps. Both have 0 where that and 0xffff are the same. For fields at fixed places: beyond the branches the kernel's verifier has
 /// forgotten what it knew of others.
 #[inline(always)]
 const fn checksum_with_difference(checksum: u16, old: u16, new: u16) -> u16 {

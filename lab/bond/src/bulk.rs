@@ -35,7 +35,7 @@ pub(crate) struct Transfers<'a> {
     pub(crate) flows: u32,
     pub(crate) direction: Direction,
     pub(crate) length: Duration,
-    /// Whether its sockets are MPTCP's.
+    /// Whether the transfer's sockets speak MPTCP.
     pub(crate) multipath: bool,
 }
 

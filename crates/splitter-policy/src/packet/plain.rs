@@ -123,7 +123,7 @@ fn tcp_header_bytes(offset_byte: u8) -> usize {
     usize::from(offset_byte >> 4) * 4
 }
 
-/// What four bytes each are as they lie in memory.
+/// Splits a word into the values of its first and its last four bytes in memory.
 #[inline(always)]
 fn halves(word: u64) -> [u32; 2] {
     if cfg!(target_endian = "little") {

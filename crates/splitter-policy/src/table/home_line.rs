@@ -22,8 +22,8 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
         Position::of(self.stirred, 0, S::LINE_SLOTS).home
     }
 
-    /// Where all of the flow is, and the tags of its group. Worked out anew: kept ready for what only few
-    /// packets need, it would be in the way of all others.
+    /// Works out where all of the flow is, and the tags of its group. Anew each time: kept ready for what
+    /// only few packets need, it would be in the way of all others.
     #[inline(always)]
     fn position(&self) -> (Position, Option<&'a Tags>) {
         let (groups, first_tags) = S::extent(self.table.layout);

@@ -88,7 +88,7 @@ impl Owner {
         self.0 & Self::WIDE != 0
     }
 
-    /// Whether the flow is one of TCP, long, and stays where it is: in the long tunnel, if
+    /// Tells if the flow is one of TCP, long, and stays where it is: in the long tunnel, if
     /// that is for long flows alone.
     #[inline(always)]
     pub(super) const fn is_settled(self, is_shared: bool) -> bool {
@@ -112,7 +112,7 @@ impl Owner {
         TunnelRole::numbered(self.0 / Self::ON_LONG_TUNNEL)
     }
 
-    /// Whether the flow is one of TCP, short, in the short tunnel, and its record narrow.
+    /// Tells if the flow is one of TCP, short, in the short tunnel, and its record narrow.
     #[inline(always)]
     pub(super) const fn is_plainly_short(self) -> bool {
         const OTHERS: u64 = Owner::PROTOCOL | Owner::LONG | Owner::ON_LONG_TUNNEL | Owner::WIDE;
@@ -174,7 +174,7 @@ impl Owner {
         (stamp(now_ns) + CLOCK_SKEW_STAMPS).wrapping_sub(self.0 >> Self::STAMP_SHIFT) & STAMP_MASK
     }
 
-    /// Whether the last packet may be as long ago as `stamps`. Says so of one that is younger by a stamp,
+    /// Tells if the last packet may be as long ago as `stamps`. Says so of one that is younger by a stamp,
     /// too: what lies below the stamp is subtracted with it.
     #[inline(always)]
     pub(super) const fn may_be_as_old_as(self, stamps: u64, now_ns: u64) -> bool {
