@@ -14,6 +14,8 @@ pub(crate) struct Mark {
     pub(crate) class: Class,
     /// The devices of the tunnels that carry it now.
     pub(crate) devices: Vec<String>,
+    /// What each of them weighs where the kernel spreads flows.
+    pub(crate) weights: Vec<u8>,
 }
 
 /// The marks in use towards a site: two, or four where the tunnels are shared.
@@ -26,11 +28,11 @@ impl Marks {
         let marks = &site.marks;
         let mark = |dscp: Dscp, class: Class, tunnel: TunnelRole| {
             let tunnels = tunnels_of(site, placement, placement.of(tunnel.own_class()));
-            let devices = tunnels.into_iter().map(|it| it.device.to_string());
             Mark {
                 number: dscp.get(),
                 class,
-                devices: devices.collect(),
+                devices: tunnels.iter().map(|it| it.device.to_string()).collect(),
+                weights: tunnels.iter().map(|it| it.weight.get()).collect(),
             }
         };
         let mut all = vec![
@@ -51,6 +53,7 @@ impl Marks {
         for Self(marks) in sites {
             for (mark, more) in all.0.iter_mut().zip(marks) {
                 mark.devices.extend(more.devices);
+                mark.weights.extend(more.weights);
             }
         }
         all
@@ -63,6 +66,12 @@ impl Marks {
         devices.sort();
         devices.dedup();
         devices
+    }
+
+    /// What the tunnels weigh among which the kernel spreads a class' flows.
+    pub(crate) fn weights(&self, class: Class) -> Vec<u8> {
+        let of_class = self.0.iter().filter(|it| it.class == class);
+        of_class.flat_map(|it| it.weights.iter().copied()).collect()
     }
 
     /// The mark with that number, if it is one of ours.

@@ -71,7 +71,7 @@ pub(crate) fn probe(
     if border.is_shared || session.observed.class != ClassReached::Yes {
         return Ok(reports);
     }
-    for _ in 0..flows_for_all(intended.len()) {
+    for _ in 0..flows_for_all(&plan.marks.weights(plan.class)) {
         let is_taken = |device: &String| reports.iter().any(|it| it.taken.contains_key(device));
         if intended.iter().all(is_taken) {
             break;
@@ -79,6 +79,10 @@ pub(crate) fn probe(
         let mut session = Session::open(border, plan, stop)?;
         reach_class(&mut session)?;
         let observed = &session.observed;
+        if observed.class != ClassReached::Yes {
+            reports.push(judge(border, plan, observed));
+            break;
+        }
         let mut left = observed
             .judged
             .iter()
@@ -96,13 +100,20 @@ pub(crate) fn probe(
     Ok(reports)
 }
 
-/// How many flows take all of so many tunnels of one weight, but for one time in a thousand.
-fn flows_for_all(tunnels: usize) -> u32 {
-    let tunnels = tunnels as f64;
-    match tunnels > 1.0 {
-        true => (tunnels * (1_000.0 * tunnels).ln()).ceil() as u32,
-        false => 0,
+/// How many flows take all tunnels of these weights, but for one time in a million; the most at which
+/// one with a very small share is given up.
+fn flows_for_all(weights: &[u8]) -> u32 {
+    /// A flow takes some 40 ms.
+    const MOST_FLOWS: u32 = 500;
+    const MISSED: f64 = 1e-6;
+    if weights.len() < 2 {
+        return 0;
     }
+    let sum: f64 = weights.iter().copied().map(f64::from).sum();
+    // Tunnels may be missed each by itself (the sum of what is likely is a bound), the lightest most.
+    let lightest = weights.iter().copied().min().map_or(0.0, f64::from);
+    let flows = (MISSED / weights.len() as f64).ln() / (1.0 - lightest / sum).ln();
+    (flows.ceil() as u32).min(MOST_FLOWS)
 }
 
 /// Begins a flow that leaves as one of the class.
@@ -282,4 +293,23 @@ fn find_mtu(session: &mut Session<'_>, by: By) -> Result<(), VerifyError> {
     session.observed.mtu = Some(search.largest() as u64);
     session.observed.mtu_tried = Some(longest as u64);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::flows_for_all;
+
+    #[test]
+    fn flows_take_all_tunnels_whatever_their_weights() {
+        for weights in [&[1, 1][..], &[3, 1], &[1, 1, 1, 1], &[20, 10, 1]] {
+            let sum: f64 = weights.iter().copied().map(f64::from).sum();
+            let flows = f64::from(flows_for_all(weights));
+            let missed = weights
+                .iter()
+                .map(|it| (1.0 - f64::from(*it) / sum).powf(flows));
+            assert!(missed.sum::<f64>() <= 1e-6, "{weights:?}: {flows} flows");
+        }
+        assert_eq!(flows_for_all(&[7]), 0);
+        assert_eq!(flows_for_all(&[255, 1]), 500);
+    }
 }

@@ -13,6 +13,7 @@ fn marks() -> Marks {
         number,
         class,
         devices: vec![device.to_owned()],
+        weights: vec![1],
     };
     Marks(vec![
         mark(4, Class::Short, "wan0"),
