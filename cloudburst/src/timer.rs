@@ -56,6 +56,10 @@ mod imp {
         ) -> io::Result<bool> {
             if self.armed.is_some_and(|armed| armed <= now) {
                 self.armed = None;
+                // That it has expired is known: else it would be set twice, and be looked at for nothing.
+                if let Poll::Ready(ready) = self.fd.poll_read_ready(context) {
+                    ready?.clear_ready();
+                }
             }
             if let Some(deadline) = deadline {
                 if deadline <= now {
@@ -138,6 +142,23 @@ mod tests {
 
     use super::*;
     use cloudburst_proto::Time;
+
+    #[tokio::test]
+    async fn it_announces_no_deadline_that_is_known_to_be_over() {
+        let start = Instant::now();
+        let now = || Time::ZERO + start.elapsed();
+        let mut timer = Timer::new().unwrap();
+        let first = Time::ZERO + Duration::from_millis(5);
+        let is_time = poll_fn(|context| {
+            if now() < first {
+                assert!(!timer.poll(context, now(), Some(first)).unwrap());
+                return Poll::Pending;
+            }
+            let second = now() + Duration::from_secs(60);
+            Poll::Ready(timer.poll(context, now(), Some(second)).unwrap())
+        });
+        assert!(!is_time.await);
+    }
 
     #[tokio::test]
     async fn it_wakes_at_the_earliest_deadline() {
