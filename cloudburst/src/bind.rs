@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-use tokio::{net::UdpSocket, sync::mpsc, task::JoinHandle};
+use tokio::{sync::mpsc, task::JoinHandle};
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use super::icmp;
 use super::{BindError, EndpointConfig, socket::Socket};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use super::{icmp, watched::WatchedSocket};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use cloudburst_proto::SocketId;
 
@@ -80,7 +80,7 @@ impl Watchers {
     }
 
     /// Listens to a socket that has taken another's place.
-    pub(super) fn replace(&mut self, id: SocketId, io: &Arc<UdpSocket>) {
+    pub(super) fn replace(&mut self, id: SocketId, io: &Arc<WatchedSocket>) {
         if let Some(watcher) = self.tasks.get_mut(usize::from(id.0)) {
             *watcher = Watcher::start(id, io, &self.reported);
         }
@@ -94,7 +94,7 @@ struct Watcher(JoinHandle<()>);
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 impl Watcher {
-    fn start(id: SocketId, io: &Arc<UdpSocket>, reported: &mpsc::Sender<icmp::Notice>) -> Self {
+    fn start(id: SocketId, io: &Arc<WatchedSocket>, reported: &mpsc::Sender<icmp::Notice>) -> Self {
         Self(tokio::spawn(icmp::watch(
             id,
             Arc::clone(io),

@@ -16,8 +16,9 @@ use nix::{
     libc,
     sys::socket::{ControlMessageOwned, MsgFlags, SockaddrLike as _, SockaddrStorage, recvmsg},
 };
-use tokio::{io::Interest, net::UdpSocket, sync::mpsc};
+use tokio::{io::Interest, sync::mpsc};
 
+use super::watched::WatchedSocket;
 use cloudburst_proto::{FourTuple, IcmpKind, SocketId};
 
 /// A notice about a datagram of ours.
@@ -40,9 +41,9 @@ impl Notice {
 }
 
 /// Tells of all notices, until the runtime ends.
-pub(super) async fn watch(id: SocketId, socket: Arc<UdpSocket>, notices: mpsc::Sender<Notice>) {
+pub(super) async fn watch(id: SocketId, socket: Arc<WatchedSocket>, notices: mpsc::Sender<Notice>) {
     while socket.ready(Interest::ERROR).await.is_ok() {
-        while let Ok(found) = socket.try_io(Interest::ERROR, || read(&socket)) {
+        while let Ok(found) = socket.try_io(Interest::ERROR, |_| read(&socket)) {
             let Some((remote, kind, quoted, quoted_bytes)) = found else {
                 continue;
             };
@@ -62,7 +63,7 @@ pub(super) async fn watch(id: SocketId, socket: Arc<UdpSocket>, notices: mpsc::S
 type Found = (SocketAddr, IcmpKind, [u8; QUOTED_BYTES], usize);
 
 /// One notice; none if it is of no use. [`io::ErrorKind::WouldBlock`] when there are no more.
-fn read(socket: &UdpSocket) -> io::Result<Option<Found>> {
+fn read(socket: &WatchedSocket) -> io::Result<Option<Found>> {
     let mut quoted = [0; QUOTED_BYTES];
     let mut payload = [IoSliceMut::new(&mut quoted)];
     // The error is one of several control messages: time stamp, traffic class and more.
@@ -133,7 +134,6 @@ mod tests {
             let (notices, mut heard) = mpsc::channel(4);
             tokio::spawn(watch(SocketId(3), Arc::clone(socket.io()), notices));
 
-            socket.io().writable().await.unwrap();
             let train = super::super::socket::Train {
                 local: None,
                 remote: closed,

@@ -111,6 +111,7 @@ mod start;
 mod statistics;
 mod timer;
 mod unanswered;
+mod watched;
 
 pub use self::{
     closing::{CloseReport, ClosedMessages},

@@ -6,11 +6,12 @@ use std::{
     sync::Arc,
 };
 
-use quinn_udp::{EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
-use tokio::{io::Interest, net::UdpSocket};
-
-use super::BindError;
+use super::{
+    BindError,
+    watched::{WatchedSocket, try_receive, try_send, watch},
+};
 use cloudburst_proto::Ecn;
+use quinn_udp::{EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
 
 /// Longest train of datagrams that goes through one call: what a UDP length
 /// field can state less headers (IPv6).
@@ -27,7 +28,7 @@ const RECEIVES_ALL: bool = cfg!(any(target_os = "linux", target_os = "android"))
 /// A bound socket.
 #[derive(Debug)]
 pub(super) struct Socket {
-    io: Arc<UdpSocket>,
+    io: Arc<WatchedSocket>,
     state: UdpSocketState,
     local: SocketAddr,
     dscp: u8,
@@ -56,8 +57,8 @@ impl Socket {
     ) -> Result<Self, BindError> {
         let error = |kind| move |source| BindError::at(address, kind, source);
         let bare = bare(address, buffer_bytes).map_err(error("bind"))?;
-        let io = UdpSocket::from_std(bare).map_err(error("watch"))?;
-        let local = io.local_addr().map_err(error("name"))?;
+        let local = bare.local_addr().map_err(error("name"))?;
+        let io = watch(bare).map_err(error("watch"))?;
         let state = UdpSocketState::new(UdpSockRef::from(&io)).map_err(error("prepare"))?;
         without_time_stamps(&io).map_err(error("prepare"))?;
         state
@@ -80,7 +81,7 @@ impl Socket {
         self.local
     }
 
-    pub(super) fn io(&self) -> &Arc<UdpSocket> {
+    pub(super) fn io(&self) -> &Arc<WatchedSocket> {
         &self.io
     }
 
@@ -127,7 +128,7 @@ impl Socket {
         let rest = &bytes[train.offset..train.end];
         let most = self.segments().max(1) * train.segment_bytes;
         let contents = &rest[..rest.len().min(most)];
-        self.io.try_io(Interest::WRITABLE, || {
+        try_send(&self.io, || {
             if self.dscp == 0 {
                 self.send_by_quinn(train, contents)
             } else {
@@ -178,7 +179,7 @@ impl Socket {
         let mut slices: [IoSliceMut<'_>; RECEIVE_BUFFERS] =
             std::array::from_fn(|_| IoSliceMut::new(rest.next().unwrap_or_default()));
         let mut filled = 0;
-        let received = self.io.try_io(Interest::READABLE, || {
+        let received = try_receive(&self.io, || {
             let socket = UdpSockRef::from(&*self.io);
             filled = self.state.recv(socket, &mut slices, metas)?;
             if RECEIVES_ALL && filled < RECEIVE_BUFFERS {
@@ -260,13 +261,13 @@ fn bare(address: SocketAddr, buffer_bytes: usize) -> io::Result<std::net::UdpSoc
 /// quinn-udp 0.6.3 asks for time stamps, which take the capacity in its buffer for
 /// control messages that ECN would need with GRO. We have no use for them.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn without_time_stamps(io: &UdpSocket) -> io::Result<()> {
+fn without_time_stamps(io: &WatchedSocket) -> io::Result<()> {
     use nix::sys::socket::{setsockopt, sockopt};
     Ok(setsockopt(io, sockopt::ReceiveTimestampns, &false)?)
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn without_time_stamps(_: &UdpSocket) -> io::Result<()> {
+fn without_time_stamps(_: &WatchedSocket) -> io::Result<()> {
     Ok(())
 }
 
@@ -280,14 +281,17 @@ mod marked {
         net::IpAddr,
     };
 
+    use super::{Train, WatchedSocket};
+    use cloudburst_proto::Ecn;
     use nix::libc;
     use socket2::{MsgHdr, SockAddr, SockRef};
-    use tokio::net::UdpSocket;
 
-    use super::Train;
-    use cloudburst_proto::Ecn;
-
-    pub(super) fn send(io: &UdpSocket, train: &Train, contents: &[u8], dscp: u8) -> io::Result<()> {
+    pub(super) fn send(
+        io: &WatchedSocket,
+        train: &Train,
+        contents: &[u8],
+        dscp: u8,
+    ) -> io::Result<()> {
         let ecn = match train.ecn {
             Ecn::NotCapable => 0b00,
             Ecn::Capable => 0b10,
@@ -362,11 +366,9 @@ mod marked {
 mod marked {
     use std::io;
 
-    use tokio::net::UdpSocket;
+    use super::{Train, WatchedSocket};
 
-    use super::Train;
-
-    pub(super) fn send(_: &UdpSocket, _: &Train, _: &[u8], _: u8) -> io::Result<()> {
+    pub(super) fn send(_: &WatchedSocket, _: &Train, _: &[u8], _: u8) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }
