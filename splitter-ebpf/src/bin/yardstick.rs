@@ -8,6 +8,9 @@
 #![no_std]
 #![no_main]
 
+#[path = "yardstick/live.rs"]
+mod live;
+
 use aya_ebpf::bindings::xdp_action::XDP_PASS;
 use aya_ebpf::btf_maps::LruHashMap;
 use aya_ebpf::macros::{btf_map, xdp};
@@ -60,26 +63,33 @@ programs! {
     lru_hash: count_without_time, commit;
     /// The same with the time of the last packet, which an idle timeout needs.
     lru_hash_ktime: |context| count(context, clock::monotonic_ns), commit;
-    /// Another IPv4 flow every time.
+    /// Another flow every time.
     lru_hash_new_flow: count_without_time, |context| renew(context, 1);
-    /// One of 2^20 IPv4 flows, by chance.
+    /// One of 2^20 flows, by chance.
     lru_hash_random: count_without_time, renew_by_chance;
-    /// 63 new IPv4 flows to each packet of 10,000 long ones.
+    /// 63 new flows to each packet of 10,000 long ones.
     lru_hash_flood: count_without_time, |context| renew_for_flood(context, LONG_EVERY);
     /// The 10,000 long ones alone, in turn.
     lru_hash_long_flows: count_without_time, |context| renew_for_flood(context, 1);
 
     /// Splits a packet that arrives unmarked, as traffic does.
     split_unmarked: split, |context| renew(context, 0);
-    /// The same of another IPv4 flow every time.
+    /// The same of another flow every time.
     split_new_flow: split, |context| renew(context, 1);
-    /// The same of one of 2^20 IPv4 flows, by chance.
+    /// The same of one of 2^20 flows, by chance.
     split_random: split, renew_by_chance;
-    /// The same, 63 new IPv4 flows to each packet of 10,000 long ones.
+    /// The same, 63 new flows to each packet of 10,000 long ones.
     split_flood: split, |context| renew_for_flood(context, LONG_EVERY);
     /// The same of the 10,000 long ones alone, in turn.
     split_long_flows: split, |context| renew_for_flood(context, 1);
 
+    /// The next flow of a list, of either family.
+    lru_hash_listed: count_without_time, take_listed;
+    /// Splits the next flow of a list, of either family.
+    split_listed: split, take_listed;
+
+    /// The error of `split_listed`.
+    renew_listed: nothing, take_listed;
     /// What `split_unmarked` costs without the splitter: the error of its figure.
     renew_unmarked: nothing, |context| renew(context, 0);
     /// The error of `split_new_flow`.
@@ -115,11 +125,14 @@ const LONG_EVERY: u32 = 64;
 
 const IP: usize = 14;
 const IPV4_SOURCE: usize = IP + 12;
-/// Of a segment without IPv4 options; the splitter does not look at it.
+/// The last four bytes of the source address.
+const IPV6_SOURCE_END: usize = IP + 8 + 12;
+/// Sequence numbers of segments without IPv4 options and IPv6 extensions; the splitter does not look at them.
 const SEQUENCE: usize = IP + 20 + 4;
+const IPV6_SEQUENCE: usize = IP + 40 + 4;
 
 /// Takes the mark off an untagged frame without IPv4 options, and raises the
-/// source address of an IPv4 packet by `stride`. Checksums go wrong, which
+/// source address by `stride`. Checksums go wrong, which
 /// nobody here looks at.
 ///
 /// It comes after the splitter, so that the next run's wide loads do not wait
@@ -136,6 +149,10 @@ fn renew(context: &XdpContext, stride: u32) -> Option<()> {
         }
     } else {
         buffer.write(IP, [0x60, 0])?;
+        if stride != 0 {
+            let source = u32::from_ne_bytes(buffer.read::<4>(IPV6_SOURCE_END)?);
+            buffer.write(IPV6_SOURCE_END, source.wrapping_add(stride).to_ne_bytes())?;
+        }
     }
     Some(())
 }
@@ -145,12 +162,47 @@ fn renew(context: &XdpContext, stride: u32) -> Option<()> {
 #[inline(always)]
 fn renew_by_chance(context: &XdpContext) -> Option<()> {
     let mut buffer = Frame::new(context);
-    let state = u32::from_ne_bytes(buffer.read::<4>(SEQUENCE)?);
+    let [first] = buffer.read::<1>(IP)?;
+    if first == 0x45 {
+        let next = next_by_chance(&mut buffer, SEQUENCE)?;
+        buffer.write(IP + 1, [0])?;
+        buffer.write(IPV4_SOURCE, long_source(next >> 12).to_ne_bytes())
+    } else {
+        let next = next_by_chance(&mut buffer, IPV6_SEQUENCE)?;
+        buffer.write(IP, [0x60, 0])?;
+        buffer.write(IPV6_SOURCE_END, long_source(next >> 12).to_ne_bytes())
+    }
+}
+
+/// Draws the next number of those that a sequence number holds the state of.
+#[inline(always)]
+fn next_by_chance(buffer: &mut Frame<XdpContext>, sequence: usize) -> Option<u32> {
+    let state = u32::from_ne_bytes(buffer.read::<4>(sequence)?);
     // Numerical Recipes' generator; its upper bits are the better ones.
     let next = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-    buffer.write(IP + 1, [0])?;
-    buffer.write(IPV4_SOURCE, long_source(next >> 12).to_ne_bytes())?;
-    buffer.write(SEQUENCE, next.to_ne_bytes())
+    buffer.write(sequence, next.to_ne_bytes())?;
+    Some(next)
+}
+
+/// Takes the mark off and writes the flow that is next in the list into the source address.
+#[inline(always)]
+fn take_listed(context: &XdpContext) -> Option<()> {
+    let (flow, _) = live::next_listed()?;
+    set_flow(context, flow)
+}
+
+/// Takes the mark off, and writes the flow's number into the source address.
+#[inline(always)]
+fn set_flow(context: &XdpContext, flow: u32) -> Option<()> {
+    let mut buffer = Frame::new(context);
+    let [first] = buffer.read::<1>(IP)?;
+    if first == 0x45 {
+        buffer.write(IP + 1, [0])?;
+        buffer.write(IPV4_SOURCE, (10 << 24 | flow).to_be_bytes())
+    } else {
+        buffer.write(IP, [0x60, 0])?;
+        buffer.write(IPV6_SOURCE_END, flow.to_be_bytes())
+    }
 }
 
 /// Takes the mark off and draws the next 5-tuple of a flood; the sequence number
@@ -159,7 +211,11 @@ fn renew_by_chance(context: &XdpContext) -> Option<()> {
 fn renew_for_flood(context: &XdpContext, long_every: u32) -> Option<()> {
     const LONG_FLOWS: u32 = 10_000;
     let mut buffer = Frame::new(context);
-    let number = u32::from_ne_bytes(buffer.read::<4>(SEQUENCE)?).wrapping_add(1);
+    let [first] = buffer.read::<1>(IP)?;
+    let is_v4 = first == 0x45;
+    let sequence = if is_v4 { SEQUENCE } else { IPV6_SEQUENCE };
+    let number = u32::from_ne_bytes(buffer.read::<4>(sequence)?).wrapping_add(1);
+    buffer.write(sequence, number.to_ne_bytes())?;
     let (source, destination, ports) = if number % long_every == 0 {
         let flow = number / long_every % LONG_FLOWS;
         (long_source(flow), LONG_DESTINATION, LONG_PORTS)
@@ -168,11 +224,17 @@ fn renew_for_flood(context: &XdpContext, long_every: u32) -> Option<()> {
         let more = mixed(chance);
         ((chance >> 32) as u32, more as u32, chance as u32)
     };
-    buffer.write(IP + 1, [0])?;
-    buffer.write(IPV4_SOURCE, source.to_ne_bytes())?;
-    buffer.write(IPV4_SOURCE + 4, destination.to_ne_bytes())?;
-    buffer.write(IPV4_SOURCE + 8, ports.to_ne_bytes())?;
-    buffer.write(SEQUENCE, number.to_ne_bytes())
+    if is_v4 {
+        buffer.write(IP + 1, [0])?;
+        buffer.write(IPV4_SOURCE, source.to_ne_bytes())?;
+        buffer.write(IPV4_SOURCE + 4, destination.to_ne_bytes())?;
+        buffer.write(IPV4_SOURCE + 8, ports.to_ne_bytes())
+    } else {
+        buffer.write(IP, [0x60, 0])?;
+        buffer.write(IPV6_SOURCE_END, source.to_ne_bytes())?;
+        buffer.write(IPV6_SOURCE_END + 16, destination.to_ne_bytes())?;
+        buffer.write(IPV6_SOURCE_END + 20, ports.to_ne_bytes())
+    }
 }
 
 /// 10.x.y.z, as it lies in memory.

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::xdp::DevMap;
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, PerCpuHashMap, PerCpuValues};
-use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions, TestRunResult, Xdp};
+use aya::programs::{Program, SchedClassifier, TestRun as _, TestRunOptions, TestRunResult, Xdp};
 use aya::util::nr_cpus;
 use aya::{Ebpf, EbpfLoader, Pod};
 use nix::time::{ClockId, clock_gettime};
@@ -74,6 +74,26 @@ impl Loaded {
         }
     }
 
+    /// A map of the object, to be read or written.
+    pub(crate) fn map(&mut self, name: &str) -> &mut Map {
+        self.ebpf.map_mut(name).expect("is in the object")
+    }
+
+    /// A program of the object.
+    pub(crate) fn program(&self, name: &str) -> &Program {
+        self.ebpf.program(name).expect("is in the object")
+    }
+
+    /// Tells if the verifier has accepted a program.
+    pub(crate) fn is_loaded(&self, name: &str) -> bool {
+        self.program(name).fd().is_ok()
+    }
+
+    /// The same, to be attached.
+    pub(crate) fn program_mut(&mut self, name: &str) -> &mut Program {
+        self.ebpf.program_mut(name).expect("is in the object")
+    }
+
     /// Hands an XDP program to the verifier; it can be run from then on.
     pub(crate) fn load_xdp(&mut self, name: &str) {
         let program = self.ebpf.program_mut(name).expect("is in the object");
@@ -102,6 +122,11 @@ impl Loaded {
             tick_ns: 0,
             offset_ns: now_ns,
         };
+        self.set_clocked(config, clock);
+    }
+
+    /// Tells the splitter its settings, with a clock that goes on.
+    pub(crate) fn set_clocked(&mut self, config: PolicyConfig, clock: TickClock) {
         let map = self.ebpf.map_mut("SETTINGS").expect("is in the object");
         let mut settings: Array<_, Plain<Settings>> = map.try_into().expect("is an array");
         let layout = self.layout;
