@@ -8,7 +8,7 @@ use workspace_rules::cargo;
 use crate::{WORKSPACE, assert_none, crates_of};
 
 /// Packages from the bottom up: each uses only those above it in this list. Proofs come last.
-const ORDER: [&str; 41] = [
+const ORDER: [&str; 42] = [
     // Decisions: no_std, no I/O, no clock.
     "flow-balance",
     "splitter-policy",
@@ -48,6 +48,7 @@ const ORDER: [&str; 41] = [
     "vm-guest",
     "hostile",
     "instructions",
+    "live-frames",
     "msgbench",
     "congestion",
     "reproduction",

@@ -1,0 +1,194 @@
+//! Packets a second that one core carries, and two: frames that really travel, through native veth.
+//!
+//! The kernel's generator (`BPF_F_TEST_XDP_LIVE_FRAMES`) runs a program on a batch of 64 frames, which
+//! writes the next flow's addresses into each and puts it into a veth device. The far end of that is
+//! the router: its driver runs the program that is measured, and what that sends on arrives in a third
+//! namespace, where it is counted and dropped. All of it runs on the core of the generator. `generator` is
+//! what drawing the frames takes alone, `drop` what it takes to bring them to a program: both are in
+//! all other rows.
+//!
+//! The generator has a few frames whose memory it uses again and again, which a card does not: what a
+//! driver fetches from memory is in the caches here. Flows are another thing: their numbers come from a
+//! list of 2^20, drawn beforehand. With two cores each has flows of its own, as a card spreads them.
+//!
+//! | program | what a frame meets |
+//! |---|---|
+//! | `generator` | is drawn, and dropped there |
+//! | `drop` | a program that counts and drops it |
+//! | `bare_redirect` | a program that puts it into the tunnel as it is |
+//! | `split_drop` | the split program's body, and is dropped |
+//! | `lru_conntrack` | the peer: parsed, counted in an `LRU_HASH` with the time, and dropped |
+//! | `dscp`, `mark`, `redirect` | the programs that ship, with the stack and its rules where they need it |
+//! | `stack` | the network stack, which forwards it |
+//! | `nft_split` | the peer: conntrack counts the packets of its connection, nftables marks it, rules route it |
+//!
+//! Frames are counted where they arrive, and a row whose frames did not arrive, or were not treated as
+//! it says, has no figure: it is named, and the command fails.
+
+#[allow(dead_code, reason = "the tests use the other part of it")]
+#[path = "../../../splitter-agent/tests/it/support/loaded.rs"]
+mod loaded;
+#[allow(dead_code, reason = "the tests use the other part of it")]
+#[path = "../../../crates/splitter-policy/tests/support/packet.rs"]
+mod packet;
+
+mod clock;
+mod conntrack;
+mod generator;
+mod latency;
+mod program;
+mod rig;
+mod row;
+mod traffic;
+
+use std::process::ExitCode;
+use std::thread::available_parallelism;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Parser;
+use flow_testbed::require::Requirement::{Program as Command, Root};
+use program::{Program, Router, Sinks, Yardstick};
+use traffic::Traffic;
+
+/// Measure packets a second of one core and of two, in frames that really travel.
+#[derive(Parser)]
+struct Arguments {
+    /// Print one JSON array instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Measure how long frames take at 10, 50 and 90 % of what a core carries.
+    #[arg(long)]
+    latency: bool,
+    /// Measure these alone, by their names.
+    #[arg(long, value_delimiter = ',', value_name = "PROGRAM")]
+    only: Vec<String>,
+}
+
+/// What has no figure: because this machine lacks something, or because it was not what its name says.
+#[derive(Default)]
+struct Missing {
+    skipped: Vec<String>,
+    wrong: Vec<String>,
+}
+
+fn main() -> Result<ExitCode> {
+    let Arguments {
+        json,
+        latency,
+        only,
+    } = Arguments::parse();
+    for needed in [Root, Command("ip"), Command("ethtool")] {
+        needed
+            .check()
+            .context("live frames cannot be measured here")?;
+    }
+    let wanted = wanted(&only)?;
+    let mut missing = Missing::default();
+    let measured = if latency {
+        let rows = latency::measure(&wanted, &mut missing, !json)?;
+        if json {
+            println!("{}", serde_json::to_string_pretty(&rows)?);
+        }
+        rows.len()
+    } else {
+        let rows = throughput(&wanted, &mut missing, !json)?;
+        if json {
+            println!("{}", serde_json::to_string_pretty(&rows)?);
+        }
+        rows.len()
+    };
+    Ok(missing.report(measured))
+}
+
+fn wanted(only: &[String]) -> Result<Vec<Program>> {
+    let names = Program::ALL.map(Program::name);
+    for name in only {
+        ensure!(
+            names.contains(&name.as_str()),
+            "no program is called {name}: there are {}",
+            names.join(", ")
+        );
+    }
+    let is_wanted = |it: &Program| only.is_empty() || only.iter().any(|name| name == it.name());
+    Ok(Program::ALL.into_iter().filter(is_wanted).collect())
+}
+
+/// All programs under each traffic, one after the other, so that their rows are of the same minutes.
+fn throughput(programs: &[Program], missing: &mut Missing, prints: bool) -> Result<Vec<row::Row>> {
+    let mut yardstick = Yardstick::new()?;
+    let routers = missing.set_up(programs, &mut yardstick, Sinks::Counting);
+    let _room = conntrack::Room::for_connections(2 << 20);
+    let most = available_parallelism()?.get();
+    if most < 2 {
+        missing
+            .skipped
+            .push("2 cores: the machine has one".to_owned());
+    }
+    let mut rows = Vec::new();
+    for traffic in Traffic::ALL {
+        for cores in [1, 2].into_iter().filter(|it| *it as usize <= most) {
+            let list = traffic::list(traffic, cores);
+            generator::set_list(&mut yardstick.loaded, &list, cores)?;
+            for router in &routers {
+                match row::measure(&mut yardstick, router, traffic, cores)? {
+                    Ok(row) => {
+                        if prints {
+                            println!("{row}");
+                        }
+                        rows.push(row);
+                    }
+                    Err(problem) => missing.wrong.push(format!(
+                        "{}, {}, cores {cores}: {problem}",
+                        router.program.name(),
+                        traffic.name()
+                    )),
+                }
+            }
+        }
+    }
+    Ok(rows)
+}
+
+impl Missing {
+    /// Routers with those programs that this machine can run.
+    fn set_up(
+        &mut self,
+        programs: &[Program],
+        yardstick: &mut Yardstick,
+        sinks: Sinks,
+    ) -> Vec<Router> {
+        let mut routers = Vec::new();
+        for program in programs {
+            let lacking = program
+                .requirements()
+                .iter()
+                .find_map(|it| it.check().err());
+            let made = match lacking {
+                Some(lacking) => Err(lacking.into()),
+                None => Router::new(*program, yardstick, sinks),
+            };
+            match made {
+                Ok(router) => routers.push(router),
+                Err(reason) => self.skipped.push(format!("{}: {reason:#}", program.name())),
+            }
+        }
+        routers
+    }
+
+    /// Says what has no figure, and how many have one.
+    fn report(&self, measured: usize) -> ExitCode {
+        for skipped in &self.skipped {
+            eprintln!("skipped {skipped}");
+        }
+        for wrong in &self.wrong {
+            eprintln!("no figure for {wrong}");
+        }
+        let (skipped, wrong) = (self.skipped.len(), self.wrong.len());
+        eprintln!("{measured} rows measured, {wrong} without a figure, {skipped} skipped");
+        if wrong == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Packets a second: a program, under traffic, on so many cores.
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::generator::{self, AtLeast};
+use crate::program::{Router, Yardstick};
+use crate::rig::{DESTINATION, ROUTER};
+use crate::traffic::{LISTED, Mix, Traffic};
+
+/// A row of the result.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    program: &'static str,
+    traffic: &'static str,
+    cores: u32,
+    /// Of one core.
+    ns_per_packet: f64,
+    /// Of all cores together.
+    mpps: f64,
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            program,
+            traffic,
+            cores,
+            ns_per_packet,
+            mpps,
+        } = self;
+        write!(
+            f,
+            "{program:14} {traffic:16} {cores:5} {ns_per_packet:9.1} ns {mpps:8.3} Mpps"
+        )
+    }
+}
+
+/// Sent while a slice of a row is measured; the row is the median of so many.
+const SLICE: AtLeast = AtLeast {
+    duration: Duration::from_millis(120),
+    frames: 0,
+};
+const SLICES: usize = 5;
+
+/// The part of frames that have to arrive.
+const ARRIVED: f64 = 0.999;
+
+/// A measured row, or why what was measured is not what it says.
+pub(crate) fn measure(
+    yardstick: &mut Yardstick,
+    router: &Router,
+    traffic: Traffic,
+    cores: u32,
+) -> Result<Result<Row, String>> {
+    generator::set_template(&mut yardstick.loaded, router.template)?;
+    // Once around the list, so that flows are what they will be.
+    let warm_up = AtLeast {
+        duration: Duration::from_millis(50),
+        frames: u64::from(LISTED / cores),
+    };
+    send(yardstick, router, traffic, cores, warm_up)?;
+    let mut each_ns = Vec::new();
+    for _ in 0..SLICES {
+        let slice = send(yardstick, router, traffic, cores, SLICE)?;
+        if let Some(problem) = slice.problem(router, traffic) {
+            return Ok(Err(problem));
+        }
+        let ns = slice.elapsed.as_nanos() as f64 * f64::from(cores);
+        each_ns.push(ns / slice.arrived as f64);
+    }
+    each_ns.sort_by(f64::total_cmp);
+    let ns = each_ns[SLICES / 2];
+    Ok(Ok(Row {
+        program: router.program.name(),
+        traffic: traffic.name(),
+        cores,
+        ns_per_packet: rounded(ns, 10.0),
+        mpps: rounded(1_000.0 * f64::from(cores) / ns, 1_000.0),
+    }))
+}
+
+/// What became of the frames of a slice.
+#[derive(Clone, Copy)]
+struct Slice {
+    sent: u64,
+    arrived: u64,
+    treated: Option<u64>,
+    long: u64,
+    elapsed: Duration,
+}
+
+impl Slice {
+    fn problem(&self, router: &Router, traffic: Traffic) -> Option<String> {
+        let part = |of: u64| of as f64 / self.sent as f64;
+        let arrived = part(self.arrived);
+        if arrived < ARRIVED {
+            return Some(format!("{:.2} % of the frames arrived", 100.0 * arrived));
+        }
+        let long = part(self.long);
+        if traffic.mix == Mix::OneFlow && router.tells_classes() && long < ARRIVED {
+            return Some(format!("{:.2} % of the frames were long", 100.0 * long));
+        }
+        let treated = part(self.treated?);
+        let is_short = treated < router.program.treated_at_least();
+        is_short.then(|| format!("{:.2} % of the frames were treated", 100.0 * treated))
+    }
+}
+
+fn send(
+    yardstick: &mut Yardstick,
+    router: &Router,
+    traffic: Traffic,
+    cores: u32,
+    at_least: AtLeast,
+) -> Result<Slice> {
+    let before = generator::arrived(&mut yardstick.loaded)?;
+    let (treated_before, long_before) = (router.treated(yardstick), router.sent_long()?);
+    let program = yardstick.generator(router.program.generator())?;
+    let frame = generator::frame(ROUTER, DESTINATION, traffic.size);
+    let sent = generator::send(program, &router.rig.generator, &frame, cores, at_least)?;
+    // What is in a ring still has somewhere to go.
+    std::thread::sleep(Duration::from_millis(10));
+    let treated = router.treated(yardstick).zip(treated_before);
+    Ok(Slice {
+        sent: sent.frames,
+        arrived: generator::arrived(&mut yardstick.loaded)? - before,
+        treated: treated.map(|(after, before)| after - before),
+        long: router.sent_long()? - long_before,
+        elapsed: sent.elapsed,
+    })
+}
+
+pub(crate) fn rounded(value: f64, digits: f64) -> f64 {
+    (value * digits).round() / digits
+}
+
+#[cfg(test)]
+mod tests {
+    use flow_testbed::require;
+    use flow_testbed::require::Requirement::{Program as Command, Root};
+
+    use super::*;
+    use crate::program::{Program, Sinks};
+    use crate::traffic::{self, Mix, Size};
+
+    #[test]
+    fn frames_of_every_program_arrive_and_are_what_its_name_says() {
+        require!(Root, Command("ip"), Command("ethtool"), Command("nft"));
+        let mut yardstick = Yardstick::new().expect("the objects load");
+        let traffic = Traffic::new(Mix::OneFlow, Size::Imix);
+        let list = traffic::list(traffic, 1);
+        generator::set_list(&mut yardstick.loaded, &list, 1).expect("can be written");
+        for program in Program::ALL {
+            if let Some(lacking) = program
+                .requirements()
+                .iter()
+                .find_map(|it| it.check().err())
+            {
+                require::skip(program.name(), &lacking.to_string());
+                continue;
+            }
+            let router = Router::new(program, &mut yardstick, Sinks::Counting);
+            let router = router.expect("can be set up");
+            generator::set_template(&mut yardstick.loaded, router.template)
+                .expect("can be written");
+            let some = AtLeast {
+                duration: Duration::ZERO,
+                frames: 1,
+            };
+            let mut slice = || send(&mut yardstick, &router, traffic, 1, some).expect("runs");
+            // Until the flow is long.
+            slice();
+            let slice = slice();
+            assert_eq!(slice.problem(&router, traffic), None, "{}", program.name());
+            assert_eq!(
+                slice.treated.is_some(),
+                program.counts(),
+                "{}",
+                program.name()
+            );
+        }
+    }
+
+    #[test]
+    fn frames_that_were_lost_or_not_treated_give_no_figure() {
+        require!(Root, Command("ip"), Command("ethtool"));
+        let mut yardstick = Yardstick::new().expect("the objects load");
+        let router = Router::new(Program::SplitDrop, &mut yardstick, Sinks::Counting);
+        let router = router.expect("can be set up");
+        let traffic = Traffic::new(Mix::Zipf, Size::Smallest);
+        let slice = Slice {
+            sent: 10_000,
+            arrived: 10_000,
+            treated: Some(9_900),
+            long: 0,
+            elapsed: Duration::from_millis(1),
+        };
+        assert_eq!(slice.problem(&router, traffic), None);
+        let untreated = Slice {
+            treated: Some(9_000),
+            ..slice
+        };
+        let problem = untreated.problem(&router, traffic);
+        assert_eq!(
+            problem.as_deref(),
+            Some("90.00 % of the frames were treated")
+        );
+        let lost = Slice {
+            arrived: 9_000,
+            ..slice
+        };
+        let problem = lost.problem(&router, traffic);
+        assert_eq!(problem.as_deref(), Some("90.00 % of the frames arrived"));
+    }
+}
