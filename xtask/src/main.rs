@@ -57,7 +57,7 @@ enum Task {
     /// Measure what one TCP flow, or several, get of unequal tunnels, by ECMP, MPTCP and the splitter's balancers.
     Bond(bond::Arguments),
     /// Measure what the splitter costs a packet, in ns.
-    BenchDatapath(bench::Arguments),
+    BenchDatapath(bench::DatapathArguments),
     /// Count what the kernel programs execute for a packet, and hold it against what is recorded.
     CountInstructions(reproduction::Arguments),
     /// Measure what a message costs to encode and decode, compared with other codecs, in us.

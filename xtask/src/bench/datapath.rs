@@ -4,17 +4,20 @@ use std::{collections::BTreeMap, process::ExitCode};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Arguments, Measurement, Medians, caches, rounded};
+use super::{DatapathArguments, Measurement, Medians, caches, live, rounded};
 use crate::project::Project;
 
-pub(crate) fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn task(project: &Project, arguments: &DatapathArguments) -> Result<ExitCode> {
+    if arguments.live {
+        return live::task(project, arguments);
+    }
     let measurement = Measurement::run(project, "datapath")?;
     let mut costs = costs(&measurement.medians(GROUP)?)?;
     let shares: BTreeMap<String, f64> = serde_json::from_str(&measurement.note(SHARES)?)
         .with_context(|| format!("{SHARES} is not the benchmark's"))?;
     costs.extend(shares);
     costs.extend(caches::of_machine());
-    arguments.print(&costs, table)?;
+    arguments.common.print(&costs, table)?;
     Ok(ExitCode::SUCCESS)
 }
 

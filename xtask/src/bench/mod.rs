@@ -3,6 +3,7 @@
 mod caches;
 pub(crate) mod codec;
 pub(crate) mod datapath;
+mod live;
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +12,7 @@ use std::{
     time::SystemTime,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::{command, project::Project};
@@ -21,6 +22,21 @@ pub(crate) struct Arguments {
     /// Print one JSON object instead of a table.
     #[arg(long)]
     json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DatapathArguments {
+    #[command(flatten)]
+    common: Arguments,
+    /// Measure frames that really travel: packets a second of one core and of two.
+    #[arg(long)]
+    live: bool,
+    /// Measure how long such frames take at 10, 50 and 90 % of what a core carries.
+    #[arg(long, requires = "live")]
+    latency: bool,
+    /// Measure these programs alone, by their names.
+    #[arg(long, requires = "live", value_delimiter = ',', value_name = "PROGRAM")]
+    only: Vec<String>,
 }
 
 impl Arguments {
@@ -64,11 +80,16 @@ impl Measurement {
         read_medians(&self.target.join("criterion").join(group), self.started)
     }
 
-    /// What the benchmark has written to `CARGO_TARGET_TMPDIR`.
+    /// What the benchmark has written to `CARGO_TARGET_TMPDIR` in this run.
     fn note(&self, name: &str) -> Result<String> {
         let file = self.target.join("tmp").join(name);
-        fs::read_to_string(&file)
-            .with_context(|| format!("the benchmark left no {}", file.display()))
+        let written = fs::metadata(&file).and_then(|metadata| metadata.modified());
+        ensure!(
+            written.is_ok_and(|written| written >= self.started),
+            "the benchmark left no {} in this run",
+            file.display()
+        );
+        fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
     }
 }
 

@@ -75,21 +75,25 @@ impl Loaded {
     }
 
     /// A map of the object, to be read or written.
+    #[allow(dead_code, reason = "measurements use it")]
     pub(crate) fn map(&mut self, name: &str) -> &mut Map {
         self.ebpf.map_mut(name).expect("is in the object")
     }
 
     /// A program of the object.
+    #[allow(dead_code, reason = "measurements use it")]
     pub(crate) fn program(&self, name: &str) -> &Program {
         self.ebpf.program(name).expect("is in the object")
     }
 
     /// Tells if the verifier has accepted a program.
+    #[allow(dead_code, reason = "measurements use it")]
     pub(crate) fn is_loaded(&self, name: &str) -> bool {
         self.program(name).fd().is_ok()
     }
 
     /// The same, to be attached.
+    #[allow(dead_code, reason = "measurements use it")]
     pub(crate) fn program_mut(&mut self, name: &str) -> &mut Program {
         self.ebpf.program_mut(name).expect("is in the object")
     }
