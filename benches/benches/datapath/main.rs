@@ -2,7 +2,9 @@
 //!
 //! The kernel runs a program some 100,000 times on end (`BPF_PROG_TEST_RUN`);
 //! its thread's CPU time over that is what a packet takes. Of new flows it runs
-//! as many as find room, and the kernel's own time counts, in whole nanoseconds.
+//! as many as find room, and the kernel's own time counts, in whole nanoseconds. The clock goes on
+//! between, as it does in traffic, and each row makes sure that the packets that it has timed were what its name
+//! says, or there is no figure.
 //! Driver, wire and cold caches are not in it. Each figure is absolute; what a program itself
 //! costs is the difference to `bare_pass`, which
 //! `cargo xtask bench-datapath` shows.
@@ -14,7 +16,12 @@
 //! | `known_short_flow` | a flow below its threshold |
 //! | `known_short_flow_rated` | the same, its full packets put into the modelled queue of a short tunnel of known rate, which takes the precise clock |
 //! | `new_flow` | each packet the first of its flow, inserted where one was that is over, in a table of the default size |
-//! | `new_flow_cached` | the same in a table for 8,192 flows, half a megabyte, which the second-level cache holds |
+//! | `new_flow_cached`, `new_flow_128k` | the same in a table for 8,192 flows, half a megabyte, and in one of 128 KiB; the result says how large this machine's caches are |
+//! | `insertion_100`, `_10k`, `_1m` | each packet the first of its flow at so many a second, whose clock ticks as in traffic; `insertion_v6_*` over IPv6; above `floor_*`, which does nothing at the same pace |
+//! | `zipf_1m`, `zipf_1m_v6` | flows by Zipf's law (1.0) over 2^20 of them |
+//! | `mixed`, `mixed_v6` | three packets in four of 1,000 long flows, the fourth of one of 32,768 short ones |
+//! | `trace_10_minutes` | 200 flows a second for ten minutes, of sizes with a heavy tail, from an empty table on |
+//! | `known_flow_N_cores`, `known_flow_rated_N_cores`, `known_short_flow_rated_N_cores`, `lru_hash_known_N_cores` | the same packets on so many cores at once, in CPU time of one of them |
 //! | `known_short_flow_50_sites` | `known_short_flow` to one of 50 sites, which have 30 thresholds: it has been looked up |
 //! | `new_flow_50_sites` | `new_flow` beside 50 sites |
 //! | `new_long_flow` | `new_flow` with each packet long at once: as much as the packet costs that goes beyond a threshold, and no packet of a flow after it |
@@ -25,7 +32,7 @@
 //! | `ipv6_known` | `known_flow` over IPv6 |
 //! | `lru_hash_known` | the peer: parse and count per flow in a plain `LRU_HASH` |
 //! | `lru_hash_ktime_known` | the peer with the time of the last packet |
-//! | `lru_hash_ipv6_known`, `lru_hash_new_flow`, `lru_hash_new_flow_cached`, `lru_hash_random_1m`, `lru_hash_flood` | the peer in the other cases |
+//! | `lru_hash_ipv6_known`, `lru_hash_new_flow`, `lru_hash_new_flow_cached`, `lru_hash_random_1m`, `lru_hash_flood`, `lru_hash_insertion_*`, `lru_hash_zipf_1m`, `lru_hash_mixed`, `lru_hash_trace_10_minutes` | the peer in the other cases |
 //!
 //! | `count_at_tunnel` | a packet that a tunnel's device is handed, counted by its mark; the floor is that of traffic control, some nanoseconds above `bare_pass` |
 //! | `count_at_site` | a packet that a device of the site is handed, counted by its flow |
@@ -58,14 +65,18 @@ mod support;
 
 mod balancers;
 mod case;
+mod cores;
 mod counting;
+mod listed;
+mod paced;
 mod shares;
 mod sites;
+mod trace;
 
 use std::time::Duration;
 
 use aya::include_bytes_aligned;
-use case::Case;
+use case::{Case, FEWEST_RUNS, Pace, RUNS_OF_A_TICK};
 use criterion::measurement::WallTime;
 use criterion::{
     BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
@@ -92,13 +103,17 @@ const TABLE_SIZE: u32 = 1 << 20;
 /// takes a slower path.
 const SHORT_RUNS: u32 = 100_000;
 
-/// Of which the second-level cache holds all.
+/// Half a megabyte, of which most second-level caches hold all.
 const CACHED_TABLE_SIZE: u32 = 1 << 13;
+
+/// 128 KiB: its slots of IPv4 take 64 bytes a flow.
+const SMALL_TABLE_SIZE: u32 = 1 << 11;
 
 fn datapath(criterion: &mut Criterion) {
     require!(Root);
     let mut group = group(criterion, "datapath");
     shares::write();
+    write_once();
     let floods = [
         ("flood", "split_flood", "split_long_flows"),
         ("lru_hash_flood", "lru_hash_flood", "lru_hash_long_flows"),
@@ -127,17 +142,38 @@ fn datapath(criterion: &mut Criterion) {
     drop(yardstick);
     let names = ["new_flow", "lru_hash_new_flow"];
     let names_cached = ["new_flow_cached", "lru_hash_new_flow_cached"];
-    for (names, table_size) in [(names, TABLE_SIZE), (names_cached, CACHED_TABLE_SIZE)] {
+    let names_128k = ["new_flow_128k", "lru_hash_new_flow_128k"];
+    for (names, table_size) in [
+        (names, TABLE_SIZE),
+        (names_cached, CACHED_TABLE_SIZE),
+        (names_128k, SMALL_TABLE_SIZE),
+    ] {
         let programs = ["lru_hash_new_flow", "split_new_flow"];
         let mut fresh = loaded_with_room(YARDSTICK, &programs, table_size);
         for case in new_flows(names, table_size) {
             case.measure(&mut group, &mut fresh);
         }
     }
+    paced::measure(&mut group);
+    listed::measure(&mut group);
     sites::measure(&mut group);
     counting::measure(&mut group);
     balancers::measure(&mut group);
     group.finish();
+}
+
+/// What criterion does not time: several cores at once, and a trace from its beginning to its end, in
+/// ns a packet above a program that does nothing there.
+fn write_once() {
+    let mut figures = cores::measure();
+    figures.extend(trace::measure());
+    let lines: Vec<_> = figures
+        .iter()
+        .map(|(name, ns)| format!("  \"{name}_ns\": {ns:.2}"))
+        .collect();
+    let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/datapath_once.json");
+    let json = format!("{{\n{}\n}}\n", lines.join(",\n"));
+    std::fs::write(path, json).expect("can be written");
 }
 
 fn yardstick(criterion: &mut Criterion) {
@@ -169,7 +205,7 @@ fn cases() -> Vec<Case> {
         ..PolicyConfig::default()
     };
     let rated = PolicyConfig {
-        short_service: ServiceTime::from_bits_per_second(1_000_000_000),
+        short_service: gigabit(),
         ..never_long
     };
     let datagram = Packet {
@@ -233,13 +269,27 @@ fn cases() -> Vec<Case> {
         Case {
             // Until every flow has come several times.
             runs_before: 8 * TABLE_SIZE,
+            pace: Some(Pace::of_tick(RUNS_OF_A_TICK)),
+            counts: Some(split),
+            at_least: TRACKED,
             ..Case::new("random_1m", "split_random")
         },
         Case {
             runs_before: 8 * TABLE_SIZE,
+            pace: Some(Pace::of_tick(RUNS_OF_A_TICK)),
             ..Case::new("lru_hash_random_1m", "lru_hash_random")
         },
     ]
+}
+
+/// Of 2^20 flows by chance, in a table that is made for as many, the part that has a slot.
+const TRACKED: f64 = 0.98;
+
+/// Packets that were counted in a flow.
+fn split(counters: &Counters) -> u64 {
+    let classes = Class::ALL.into_iter();
+    let sent = classes.flat_map(|class| TunnelRole::ALL.map(|it| counters.packets(class, it)));
+    sent.sum()
 }
 
 /// Each packet the first of its flow, in tables for so many flows.
@@ -247,8 +297,13 @@ fn new_flows(names: [&'static str; 2], table_size: u32) -> [Case; 2] {
     let [ours, peer] = names;
     // Until the table is full and each new flow takes another's place.
     let runs_before = 4 * table_size;
-    // As many as find room: more were a flood, which passes the table by.
-    let runs_of_a_moment = table_size.min(SHORT_RUNS);
+    // As many as find slots whose flows are over: with more, those of the same time evict each other,
+    // which is a flood, and passes the table by.
+    let pace = Pace {
+        runs: (table_size / 4).min(SHORT_RUNS),
+        step_ns: 250_000_000,
+        fewest: FEWEST_RUNS,
+    };
     let case = |name, program| {
         let case = Case::new(name, program);
         Case {
@@ -257,7 +312,7 @@ fn new_flows(names: [&'static str; 2], table_size: u32) -> [Case; 2] {
                 ..case.config
             },
             runs_before,
-            runs_of_a_moment: Some(runs_of_a_moment),
+            pace: Some(pace),
             ..case
         }
     };
@@ -301,6 +356,10 @@ fn next_port(frame: &mut [u8]) {
     const SOURCE_PORT: std::ops::Range<usize> = 34..36;
     let port = u16::from_be_bytes([frame[SOURCE_PORT.start], frame[SOURCE_PORT.start + 1]]);
     frame[SOURCE_PORT].copy_from_slice(&port.wrapping_add(2).to_be_bytes());
+}
+
+const fn gigabit() -> ServiceTime {
+    ServiceTime::from_bits_per_second(1_000_000_000)
 }
 
 fn marked_long(packet: Packet) -> Vec<u8> {
