@@ -12,6 +12,7 @@ use aya::util::nr_cpus;
 use flow_testbed::namespace::Namespace;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
+use tokio_util::sync::CancellationToken;
 
 use crate::loaded::Loaded;
 use crate::packet::{Ip, Packet, Upper};
@@ -155,19 +156,23 @@ pub(crate) fn arrived(yardstick: &mut Loaded) -> Result<u64> {
 }
 
 /// Sends frames from so many cores at once.
+///
+/// # Errors
+/// When the kernel generates none, or when it was cancelled.
 pub(crate) fn send(
     generator: &Xdp,
     from: &Namespace,
     frame: &[u8],
     cores: u32,
     at_least: AtLeast,
+    cancel: &CancellationToken,
 ) -> Result<Sent> {
     let together = &Barrier::new(cores as usize);
     let of_core = |core: u32| {
         together.wait();
         let entered = from.enter(|| {
             bind(core)?;
-            on_core(generator, frame, at_least)
+            on_core(generator, frame, at_least, cancel)
         });
         entered.context("no thread in the generator's namespace")?
     };
@@ -192,10 +197,16 @@ pub(crate) fn bind(core: u32) -> Result<()> {
     sched_setaffinity(Pid::from_raw(0), &cpu).context("cannot keep to one core")
 }
 
-fn on_core(generator: &Xdp, frame: &[u8], at_least: AtLeast) -> Result<Sent> {
+fn on_core(
+    generator: &Xdp,
+    frame: &[u8],
+    at_least: AtLeast,
+    cancel: &CancellationToken,
+) -> Result<Sent> {
     let started = Instant::now();
     let mut frames = 0;
     while started.elapsed() < at_least.duration || frames < at_least.frames {
+        ensure!(!cancel.is_cancelled(), "cancelled");
         run(generator, frame, FRAMES, BATCH)?;
         frames += u64::from(FRAMES);
     }

@@ -83,14 +83,14 @@ const ROUNDS: usize = 3;
 /// Measures those of the programs that frames leave by.
 pub(crate) fn measure(
     programs: &[Program],
+    yardstick: &mut Yardstick,
     missing: &mut Missing,
     prints: bool,
 ) -> Result<Vec<Row>> {
-    let mut yardstick = Yardstick::new()?;
     let pairs = PAIRS.iter().filter(|(it, _)| programs.contains(it));
     let mut needed: Vec<Program> = pairs.flat_map(|(it, beside)| [*beside, *it]).collect();
     needed.dedup();
-    let routers = missing.set_up(&needed, &mut yardstick, Sinks::Timing);
+    let routers = missing.set_up(&needed, yardstick, Sinks::Timing);
     let _room = conntrack::Room::for_connections(2 << 20);
     let list = traffic::list(TRAFFIC, 1);
     generator::set_list(&mut yardstick.loaded, &list, 1)?;
@@ -101,14 +101,16 @@ pub(crate) fn measure(
             continue;
         };
         // Once for the flows, and once for the figure.
-        capacity(&mut yardstick, measured)?;
-        capacity(&mut yardstick, beside)?;
-        let capacity = capacity(&mut yardstick, measured)?;
+        capacity(yardstick, measured)?;
+        capacity(yardstick, beside)?;
+        let capacity = capacity(yardstick, measured)?;
         for load_percent in LOADS_PERCENT {
             let rate = capacity * f64::from(load_percent) / 100.0;
-            let row = row(&mut yardstick, measured, beside, (load_percent, rate))?;
+            let row = row(yardstick, measured, beside, (load_percent, rate))?;
             if prints {
                 println!("{row}");
+            } else {
+                eprintln!("{row}");
             }
             rows.push(row);
         }
@@ -177,6 +179,7 @@ fn run(yardstick: &mut Yardstick, router: &Router, gaps: &[u32], runs: u32) -> R
     /// By which the kernel has made its frames; until then nothing is due.
     const PREPARATION_NS: u64 = 3_000_000;
     const ARRIVED: f64 = 0.999;
+    ensure!(!yardstick.cancel.is_cancelled(), "cancelled");
     let loaded = &mut yardstick.loaded;
     generator::set_template(loaded, router.template)?;
     generator::set_all(loaded, "GAPS", gaps)?;

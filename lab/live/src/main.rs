@@ -41,17 +41,18 @@ mod rig;
 mod row;
 mod traffic;
 
-use std::process::ExitCode;
 use std::thread::available_parallelism;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
+use flow_cli::{ExitCode, Signals, print_json};
 use flow_testbed::require::Requirement::{Program as Command, Root};
 use program::{Program, Router, Sinks, Yardstick};
-use traffic::Traffic;
+use tokio_util::sync::CancellationToken;
+use traffic::{Size, Traffic};
 
-/// Measure packets a second of one core and of two, in frames that really travel.
-#[derive(Parser)]
+/// Measures packets a second of one core and of two, in frames that really travel.
+#[derive(Clone, Parser)]
 struct Arguments {
     /// Print one JSON array instead of a table.
     #[arg(long)]
@@ -59,6 +60,9 @@ struct Arguments {
     /// Measure how long frames take at 10, 50 and 90 % of what a core carries.
     #[arg(long)]
     latency: bool,
+    /// Measure frames of 64 bytes alone, and each row for half the time.
+    #[arg(long, conflicts_with = "latency")]
+    quick: bool,
     /// Measure these alone, by their names.
     #[arg(long, value_delimiter = ',', value_name = "PROGRAM")]
     only: Vec<String>,
@@ -71,29 +75,52 @@ struct Missing {
     wrong: Vec<String>,
 }
 
-fn main() -> Result<ExitCode> {
-    let Arguments {
-        json,
-        latency,
-        only,
-    } = Arguments::parse();
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> std::process::ExitCode {
+    let arguments = Arguments::parse();
+    let json = arguments.json;
+    let code = match on_thread(arguments).await {
+        Ok(code) => code,
+        Err(error) => flow_cli::report_error("live-frames", &error, ExitCode::Failed, json),
+    };
+    code.into()
+}
+
+/// Measures on a thread of its own, so that signals are heard: what was set up is taken back then, and
+/// limits that were raised are what they were.
+async fn on_thread(arguments: Arguments) -> Result<ExitCode> {
+    let cancel = CancellationToken::new();
+    let cancelled = cancel.clone();
+    let measuring = tokio::task::spawn_blocking(move || measure(&arguments, cancelled));
+    let mut signals = Signals::listen()?;
+    let mut measuring = std::pin::pin!(measuring);
+    loop {
+        tokio::select! {
+            measured = &mut measuring => break measured.context("the measurement panicked")?,
+            _ = signals.next() => cancel.cancel(),
+        }
+    }
+}
+
+fn measure(arguments: &Arguments, cancel: CancellationToken) -> Result<ExitCode> {
     for needed in [Root, Command("ip"), Command("ethtool")] {
         needed
             .check()
             .context("live frames cannot be measured here")?;
     }
-    let wanted = wanted(&only)?;
+    let wanted = wanted(&arguments.only)?;
     let mut missing = Missing::default();
-    let measured = if latency {
-        let rows = latency::measure(&wanted, &mut missing, !json)?;
-        if json {
-            println!("{}", serde_json::to_string_pretty(&rows)?);
+    let mut yardstick = Yardstick::new(cancel)?;
+    let measured = if arguments.latency {
+        let rows = latency::measure(&wanted, &mut yardstick, &mut missing, !arguments.json)?;
+        if arguments.json {
+            print_json(&rows)?;
         }
         rows.len()
     } else {
-        let rows = throughput(&wanted, &mut missing, !json)?;
-        if json {
-            println!("{}", serde_json::to_string_pretty(&rows)?);
+        let rows = throughput(&wanted, &mut yardstick, &mut missing, arguments)?;
+        if arguments.json {
+            print_json(&rows)?;
         }
         rows.len()
     };
@@ -114,35 +141,49 @@ fn wanted(only: &[String]) -> Result<Vec<Program>> {
 }
 
 /// All programs under each traffic, one after the other, so that their rows are of the same minutes.
-fn throughput(programs: &[Program], missing: &mut Missing, prints: bool) -> Result<Vec<row::Row>> {
-    let mut yardstick = Yardstick::new()?;
-    let routers = missing.set_up(programs, &mut yardstick, Sinks::Counting);
-    let _room = conntrack::Room::for_connections(2 << 20);
+fn throughput(
+    programs: &[Program],
+    yardstick: &mut Yardstick,
+    missing: &mut Missing,
+    arguments: &Arguments,
+) -> Result<Vec<row::Row>> {
     let most = available_parallelism()?.get();
     if most < 2 {
         missing
             .skipped
             .push("2 cores: the machine has one".to_owned());
     }
+    let kinds = Traffic::ALL
+        .into_iter()
+        .filter(|it| !arguments.quick || it.size == Size::Smallest);
+    let cores = || [1, 2].into_iter().filter(|it| *it as usize <= most);
+    let cells: Vec<_> = kinds
+        .flat_map(|traffic| cores().map(move |cores| (traffic, cores)))
+        .collect();
+    let routers = missing.set_up(programs, yardstick, Sinks::Counting);
+    let _room = conntrack::Room::for_connections(2 << 20);
+    let slices = if arguments.quick { 3 } else { row::SLICES };
+    let planned = cells.len() * routers.len();
     let mut rows = Vec::new();
-    for traffic in Traffic::ALL {
-        for cores in [1, 2].into_iter().filter(|it| *it as usize <= most) {
-            let list = traffic::list(traffic, cores);
-            generator::set_list(&mut yardstick.loaded, &list, cores)?;
-            for router in &routers {
-                match row::measure(&mut yardstick, router, traffic, cores)? {
-                    Ok(row) => {
-                        if prints {
-                            println!("{row}");
-                        }
-                        rows.push(row);
+    for (traffic, cores) in cells {
+        let list = traffic::list(traffic, cores);
+        generator::set_list(&mut yardstick.loaded, &list, cores)?;
+        for router in &routers {
+            match row::measure(yardstick, router, traffic, cores, slices)? {
+                Ok(row) => {
+                    let done = rows.len() + missing.wrong.len() + 1;
+                    if arguments.json {
+                        eprintln!("[{done}/{planned}] {row}");
+                    } else {
+                        println!("{row}");
                     }
-                    Err(problem) => missing.wrong.push(format!(
-                        "{}, {}, cores {cores}: {problem}",
-                        router.program.name(),
-                        traffic.name()
-                    )),
+                    rows.push(row);
                 }
+                Err(problem) => missing.wrong.push(format!(
+                    "{}, {}, cores {cores}: {problem}",
+                    router.program.name(),
+                    traffic.name()
+                )),
             }
         }
     }
@@ -186,9 +227,9 @@ impl Missing {
         let (skipped, wrong) = (self.skipped.len(), self.wrong.len());
         eprintln!("{measured} rows measured, {wrong} without a figure, {skipped} skipped");
         if wrong == 0 {
-            ExitCode::SUCCESS
+            ExitCode::Ok
         } else {
-            ExitCode::FAILURE
+            ExitCode::Failed
         }
     }
 }

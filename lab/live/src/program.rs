@@ -11,6 +11,7 @@ use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::Counters;
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::fwmark::MarkBits;
+use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::generator::Template;
@@ -122,17 +123,23 @@ impl Program {
 pub(crate) struct Yardstick {
     pub(crate) loaded: Loaded,
     clock: TickClock,
+    /// Nothing more is measured.
+    pub(crate) cancel: CancellationToken,
 }
 
 impl Yardstick {
-    pub(crate) fn new() -> Result<Self> {
+    pub(crate) fn new(cancel: CancellationToken) -> Result<Self> {
         let clock = clock::calibrated(&mut Loaded::new(SHIPPED, TABLE_SIZE))?;
         let mut loaded = Loaded::new(YARDSTICK, TABLE_SIZE);
         loaded.set_clocked(PolicyConfig::default(), clock);
         for name in ["generate", "generate_alone", PACED] {
             loaded.load_xdp(name);
         }
-        Ok(Self { loaded, clock })
+        Ok(Self {
+            loaded,
+            clock,
+            cancel,
+        })
     }
 
     /// A generator of it.

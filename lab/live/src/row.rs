@@ -44,7 +44,7 @@ const SLICE: AtLeast = AtLeast {
     duration: Duration::from_millis(120),
     frames: 0,
 };
-const SLICES: usize = 5;
+pub(crate) const SLICES: usize = 5;
 
 /// The part of frames that have to arrive.
 const ARRIVED: f64 = 0.999;
@@ -55,6 +55,7 @@ pub(crate) fn measure(
     router: &Router,
     traffic: Traffic,
     cores: u32,
+    slices: usize,
 ) -> Result<Result<Row, String>> {
     generator::set_template(&mut yardstick.loaded, router.template)?;
     // Once around the list, so that flows are what they will be.
@@ -64,7 +65,7 @@ pub(crate) fn measure(
     };
     send(yardstick, router, traffic, cores, warm_up)?;
     let mut each_ns = Vec::new();
-    for _ in 0..SLICES {
+    for _ in 0..slices {
         let slice = send(yardstick, router, traffic, cores, SLICE)?;
         if let Some(problem) = slice.problem(router, traffic) {
             return Ok(Err(problem));
@@ -73,7 +74,7 @@ pub(crate) fn measure(
         each_ns.push(ns / slice.arrived as f64);
     }
     each_ns.sort_by(f64::total_cmp);
-    let ns = each_ns[SLICES / 2];
+    let ns = each_ns[slices / 2];
     Ok(Ok(Row {
         program: router.program.name(),
         traffic: traffic.name(),
@@ -121,7 +122,8 @@ fn send(
     let (treated_before, long_before) = (router.treated(yardstick), router.sent_long()?);
     let program = yardstick.generator(router.program.generator())?;
     let frame = generator::frame(ROUTER, DESTINATION, traffic.size);
-    let sent = generator::send(program, &router.rig.generator, &frame, cores, at_least)?;
+    let (from, cancel) = (&router.rig.generator, &yardstick.cancel);
+    let sent = generator::send(program, from, &frame, cores, at_least, cancel)?;
     // What is in a ring still has somewhere to go.
     std::thread::sleep(Duration::from_millis(10));
     let treated = router.treated(yardstick).zip(treated_before);
@@ -142,6 +144,7 @@ pub(crate) fn rounded(value: f64, digits: f64) -> f64 {
 mod tests {
     use flow_testbed::require;
     use flow_testbed::require::Requirement::{Program as Command, Root};
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::program::{Program, Sinks};
@@ -150,7 +153,7 @@ mod tests {
     #[test]
     fn frames_of_every_program_arrive_and_are_what_its_name_says() {
         require!(Root, Command("ip"), Command("ethtool"), Command("nft"));
-        let mut yardstick = Yardstick::new().expect("the objects load");
+        let mut yardstick = Yardstick::new(CancellationToken::new()).expect("the objects load");
         let traffic = Traffic::new(Mix::OneFlow, Size::Imix);
         let list = traffic::list(traffic, 1);
         generator::set_list(&mut yardstick.loaded, &list, 1).expect("can be written");
@@ -188,7 +191,7 @@ mod tests {
     #[test]
     fn frames_that_were_lost_or_not_treated_give_no_figure() {
         require!(Root, Command("ip"), Command("ethtool"));
-        let mut yardstick = Yardstick::new().expect("the objects load");
+        let mut yardstick = Yardstick::new(CancellationToken::new()).expect("the objects load");
         let router = Router::new(Program::SplitDrop, &mut yardstick, Sinks::Counting);
         let router = router.expect("can be set up");
         let traffic = Traffic::new(Mix::Zipf, Size::Smallest);

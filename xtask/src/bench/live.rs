@@ -20,6 +20,7 @@ pub(crate) fn task(project: &Project, arguments: &DatapathArguments) -> Result<E
     for (flag, given) in [
         ("--json", arguments.common.json),
         ("--latency", arguments.latency),
+        ("--quick", arguments.quick),
     ] {
         binary = binary.args(given.then_some(flag));
     }

@@ -34,6 +34,9 @@ pub(crate) struct DatapathArguments {
     /// Measure how long such frames take at 10, 50 and 90 % of what a core carries.
     #[arg(long, requires = "live")]
     latency: bool,
+    /// Measure frames of 64 bytes alone, and each row for half the time.
+    #[arg(long, requires = "live", conflicts_with = "latency")]
+    quick: bool,
     /// Measure these programs alone, by their names.
     #[arg(long, requires = "live", value_delimiter = ',', value_name = "PROGRAM")]
     only: Vec<String>,
