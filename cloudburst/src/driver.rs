@@ -20,7 +20,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -33,6 +33,7 @@ pub(super) use self::{
 use super::icmp::Notice;
 use super::{
     Closed, ConnectError, EndpointEvent, EndpointStatistics, Received, SendError,
+    clock::Clock,
     closing::{CloseReport, Closing, Farewell},
     commands::{Command, CommandReceiver, Question, Send},
     options::CallOptions,
@@ -51,8 +52,7 @@ pub(super) struct Driver {
     pub(super) machine: Transport,
     pub(super) sockets: Vec<Socket>,
     pub(super) port_rotation: PortRotation,
-    /// The origin of the protocol's time.
-    pub(super) start: Instant,
+    pub(super) clock: Clock,
     pub(super) commands: CommandReceiver,
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) notices: mpsc::Receiver<Notice>,
@@ -163,7 +163,7 @@ enum Commands {
 
 impl Driver {
     fn now(&self) -> Time {
-        Time::ZERO + self.start.elapsed()
+        self.clock.now()
     }
 
     /// What may arrive. Nobody is left to take what begins to arrive at the end.

@@ -90,6 +90,7 @@
 
 mod bind;
 pub mod blocking;
+mod clock;
 mod closing;
 mod commands;
 mod config;

@@ -1,8 +1,9 @@
 //! Messages with options.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use super::{Endpoint, SendError, Sending, outgoing::Permit};
 use cloudburst_proto::{MessageKind, PeerId, Reason, Receipt, SendOptions, Undelivered};
@@ -104,7 +105,7 @@ impl Endpoint {
         let Some(expires) = options.expires else {
             return Ok(permit.await?);
         };
-        match tokio::time::timeout_at(expires.into(), permit).await {
+        match tokio::time::timeout_at(expires, permit).await {
             Ok(permit) => Ok(permit?),
             Err(_) => Err(Undelivered::new(Reason::TimedOut, 0, 0).into()),
         }

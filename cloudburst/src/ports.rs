@@ -28,6 +28,14 @@ impl Ports {
         }
     }
 
+    /// Whether somebody is to be found at them: none is left to the system.
+    pub(crate) fn are_named(&self) -> bool {
+        match self {
+            Self::Any(_) => false,
+            Self::Range(ports) => *ports.start() != 0,
+        }
+    }
+
     /// The ports to bind, 0 for one that the system chooses.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u16> + use<> {
         let (any, range) = match self {

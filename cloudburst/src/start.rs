@@ -16,11 +16,14 @@ use super::bind::Watchers;
 use super::{
     BindError, Endpoint, EndpointConfig, EndpointStatistics, Ports,
     bind::bind_sockets,
+    clock::Clock,
     commands,
     driver::{Driver, Inbox, Io, LocalAddresses, PortRotation},
     endpoint::Shared,
     events::EVENTS,
     outgoing::{Outgoing, SendBudget},
+    socket::Socket,
+    timer::Timer,
     unanswered::UnansweredRequests,
 };
 
@@ -38,6 +41,22 @@ impl Endpoint {
         let sockets = bind_sockets(&config)?;
         let bound = Instant::now();
         let system = |action| move |source| BindError::System { action, source };
+        let timer = Timer::new().map_err(system("make a timer"))?;
+        let quiet_before = hold(&config.ports, bound).await;
+        Self::start_on(
+            config,
+            Host {
+                sockets,
+                timer,
+                quiet_before,
+                // At once, for what lies between would count for another process.
+                clock: Clock::system(),
+            },
+        )
+    }
+
+    fn start_on(config: EndpointConfig, host: Host) -> Result<Self, BindError> {
+        let sockets = host.sockets;
         let local_addrs = Arc::new(LocalAddresses::of(&sockets));
         let (commands, taken) = commands::channel();
         let (inbox, arrived) = mpsc::channel(config.inbox_messages.min(MAX_INBOX));
@@ -51,9 +70,7 @@ impl Endpoint {
         let mut protocol = config.protocol;
         // The caller that named ports is to be found there.
         protocol.rotate_ports &= matches!(config.ports, Ports::Any(_));
-        protocol.quiet_before = hold(&config.ports, bound).await;
-        // At once, for what lies between would count for another process.
-        let start = Instant::now();
+        protocol.quiet_before = host.quiet_before;
         let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         protocol.unix_time = protocol.unix_time.or(since_1970.ok());
         let machine = Transport::new(protocol, Time::ZERO)?;
@@ -87,7 +104,7 @@ impl Endpoint {
             notices,
             sockets,
             port_rotation,
-            start,
+            clock: host.clock,
             commands: taken,
             inbox: Inbox {
                 messages: inbox,
@@ -98,7 +115,7 @@ impl Endpoint {
             events,
             events_missed,
             statistics: EndpointStatistics::default(),
-            io: Io::new().map_err(system("make a timer"))?,
+            io: Io::new(host.timer),
             outgoing: Outgoing::new(is_protected),
             next_failure: u64::MAX,
             unanswered: UnansweredRequests::new(shared.commands.downgrade()),
@@ -117,15 +134,19 @@ impl Endpoint {
     }
 }
 
+/// What an endpoint is started on.
+struct Host {
+    sockets: Vec<Socket>,
+    timer: Timer,
+    /// For how long nobody else has answered at its ports.
+    quiet_before: Duration,
+    clock: Clock,
+}
+
 /// Holds ports that were named for a while. Returns for how long nobody else has answered at them,
 /// which is longer than that while a machine is busy.
 async fn hold(ports: &Ports, bound: Instant) -> Duration {
-    let is_any = |port: &std::ops::RangeInclusive<u16>| *port.start() == 0;
-    let is_new = match ports {
-        Ports::Any(_) => true,
-        Ports::Range(ports) => is_any(ports),
-    };
-    if is_new {
+    if !ports.are_named() {
         return Duration::MAX;
     }
     // On a thread that may block, for a runtime may have no timer.

@@ -1,10 +1,53 @@
 //! A timer finer than the runtime's, which counts milliseconds: within a data
 //! centre a round trip is a tenth of one.
 
-pub(super) use imp::Timer;
+use std::{io, task::Context};
+
+use cloudburst_proto::Time;
+
+/// Wakes the task that polls it.
+#[derive(Debug)]
+pub(super) enum Timer {
+    /// The kernel's, where we know how to ask for one.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    Kernel(kernel::Timer),
+    /// The runtime's, which follows its clock.
+    #[allow(dead_code, reason = "for endpoints that are not on sockets")]
+    Runtime(runtime::Timer),
+}
+
+impl Timer {
+    /// The finest that there is.
+    pub(super) fn new() -> io::Result<Self> {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let timer = Self::Kernel(kernel::Timer::new()?);
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let timer = Self::of_runtime();
+        Ok(timer)
+    }
+
+    #[allow(dead_code, reason = "for endpoints that are not on sockets")]
+    pub(super) fn of_runtime() -> Self {
+        Self::Runtime(runtime::Timer::new())
+    }
+
+    /// Whether the time may have come. If not, the task is woken at `deadline` or before.
+    pub(super) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        now: Time,
+        deadline: Option<Time>,
+    ) -> io::Result<bool> {
+        match self {
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            Self::Kernel(timer) => timer.poll(context, now, deadline),
+            Self::Runtime(timer) => Ok(timer.poll(context, now, deadline)),
+        }
+    }
+}
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-mod imp {
+mod kernel {
     use std::{
         io,
         os::fd::{AsFd as _, AsRawFd, RawFd},
@@ -85,49 +128,44 @@ mod imp {
     }
 }
 
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-mod imp {
-    use std::{
-        future::Future as _,
-        io,
-        pin::Pin,
-        task::{Context, Poll},
-    };
+mod runtime {
+    use std::{future::Future as _, pin::Pin, task::Context};
 
     use tokio::time::{Instant, Sleep, sleep_until};
 
     use cloudburst_proto::Time;
 
-    /// Wakes the task that polls it.
     #[derive(Debug)]
     pub(in super::super) struct Timer {
         sleep: Pin<Box<Sleep>>,
     }
 
     impl Timer {
-        pub(in super::super) fn new() -> io::Result<Self> {
-            Ok(Self {
+        #[allow(dead_code, reason = "for endpoints that are not on sockets")]
+        pub(super) fn new() -> Self {
+            Self {
                 sleep: Box::pin(sleep_until(Instant::now())),
-            })
+            }
         }
 
-        /// Whether the time may have come. If not, the task is woken at `deadline` or before.
-        pub(in super::super) fn poll(
+        pub(super) fn poll(
             &mut self,
             context: &mut Context<'_>,
             now: Time,
             deadline: Option<Time>,
-        ) -> io::Result<bool> {
+        ) -> bool {
             let Some(deadline) = deadline else {
-                return Ok(false);
+                return false;
             };
             if deadline <= now {
-                return Ok(true);
+                return true;
             }
-            self.sleep
-                .as_mut()
-                .reset(Instant::now() + deadline.since(now));
-            Ok(self.sleep.as_mut().poll(context) == Poll::Ready(()))
+            let at = Instant::now() + deadline.since(now);
+            // As with the kernel's, to wake once too often is cheaper than to set it each time.
+            if self.sleep.is_elapsed() || at < self.sleep.deadline() {
+                self.sleep.as_mut().reset(at);
+            }
+            self.sleep.as_mut().poll(context).is_ready()
         }
     }
 }
@@ -162,9 +200,13 @@ mod tests {
 
     #[tokio::test]
     async fn it_wakes_at_the_earliest_deadline() {
+        wakes_in_time(Timer::new().unwrap()).await;
+        wakes_in_time(Timer::of_runtime()).await;
+    }
+
+    async fn wakes_in_time(mut timer: Timer) {
         let start = Instant::now();
         let now = || Time::ZERO + start.elapsed();
-        let mut timer = Timer::new().unwrap();
         let deadlines = [3_000, 5, 2_000].map(|ms| Time::ZERO + Duration::from_millis(ms));
         poll_fn(|context| {
             let mut is_over = false;

@@ -38,16 +38,16 @@ const BLOCKED_AT_MOST: Duration = Duration::from_millis(5);
 const BLOCKED_RETRY: Duration = Duration::from_micros(250);
 
 impl Io {
-    pub(in super::super) fn new() -> io::Result<Self> {
-        Ok(Self {
-            timer: Timer::new()?,
+    pub(in super::super) fn new(timer: Timer) -> Self {
+        Self {
+            timer,
             receive: Buffers::new(),
             // Behind a train that is full there is capacity for the next.
             transmit: vec![0; 2 * TRAIN_BYTES],
             train: None,
             next: None,
             blocked_since: None,
-        })
+        }
     }
 
     /// When a full socket is tried again; nothing if none is waited for.
@@ -91,7 +91,7 @@ impl Driver {
                 Ok(filled) => {
                     is_busy = true;
                     self.statistics.sockets.receive_calls += 1;
-                    let now = Time::ZERO + self.start.elapsed();
+                    let now = self.clock.now();
                     for (from, ecn, datagram) in self.io.receive.datagrams(filled) {
                         let local = socket.asked_address(from.local);
                         let four_tuple = FourTuple::new(id, from.remote).with_local(local);

@@ -9,7 +9,7 @@ use super::{
     super::{Received, RequestError, SendError, closing::Farewell},
     Driver,
 };
-use cloudburst_proto::{Event, Failure, FailureReason, FourTuple, MessageKind, PeerId, Time};
+use cloudburst_proto::{Event, Failure, FailureReason, FourTuple, MessageKind, PeerId};
 
 impl Driver {
     pub(super) fn take_events(&mut self) -> bool {
@@ -81,7 +81,7 @@ impl Driver {
             peer,
             identity: self.machine.peer_key(peer),
             message: message.into(),
-            received_at: self.start + now.since(Time::ZERO),
+            received_at: self.clock.instant(now),
             path,
             request,
         };
