@@ -7,14 +7,17 @@ use std::sync::Arc;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use tokio::{sync::mpsc, task::JoinHandle};
 
-use super::{BindError, EndpointConfig, socket::Socket};
+use super::{
+    BindError, EndpointConfig, datagram_socket::DatagramSocket, memory::MemoryNetwork,
+    socket::Socket,
+};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::{icmp, watched::WatchedSocket};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use cloudburst_proto::SocketId;
 
 /// Binds all sockets that are configured.
-pub(super) fn bind_sockets(config: &EndpointConfig) -> Result<Vec<Socket>, BindError> {
+pub(super) fn bind_sockets(config: &EndpointConfig) -> Result<Vec<DatagramSocket>, BindError> {
     let mut sockets = Vec::new();
     let mut failed = None;
     for &address in &config.local {
@@ -41,7 +44,20 @@ pub(super) fn bind_sockets(config: &EndpointConfig) -> Result<Vec<Socket>, BindE
         Some(error) if sockets.is_empty() => return Err(error),
         _ => warn_of_small_buffers(&sockets, config.socket_buffer_bytes),
     }
-    Ok(sockets)
+    Ok(sockets.into_iter().map(DatagramSocket::Udp).collect())
+}
+
+/// Binds all sockets that are configured, in a network in memory.
+pub(super) fn bind_in_memory(
+    config: &EndpointConfig,
+    network: &MemoryNetwork,
+) -> Result<Vec<DatagramSocket>, BindError> {
+    let addresses = config.local.iter();
+    let addresses = addresses.flat_map(|&ip| config.ports.iter().map(move |it| (ip, it).into()));
+    let bind = |it| network.bind_socket(it, config.socket_buffer_bytes);
+    addresses
+        .map(|address| Ok(DatagramSocket::Memory(bind(address)?)))
+        .collect()
 }
 
 fn is_no_family(error: &std::io::Error) -> bool {
@@ -71,10 +87,11 @@ pub(super) struct Watchers {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 impl Watchers {
-    pub(super) fn start(sockets: &[Socket]) -> (Self, mpsc::Receiver<icmp::Notice>) {
+    pub(super) fn start(sockets: &[DatagramSocket]) -> (Self, mpsc::Receiver<icmp::Notice>) {
         let (reported, notices) = mpsc::channel(64);
         let sockets = (0..).map(SocketId).zip(sockets);
-        let tasks = sockets.map(|(id, socket)| Watcher::start(id, socket.io(), &reported));
+        let sockets = sockets.filter_map(|(id, socket)| Some((id, socket.udp()?)));
+        let tasks = sockets.map(|(id, socket)| Watcher::start(id, socket, &reported));
         let tasks = tasks.collect();
         (Self { tasks, reported }, notices)
     }

@@ -10,7 +10,6 @@ pub(super) enum Clock {
     /// The system's, which goes on whatever the runtime is told.
     System(Instant),
     /// The runtime's, which tests may stop.
-    #[allow(dead_code, reason = "for endpoints that are not on sockets")]
     Runtime(tokio::time::Instant),
 }
 
@@ -19,7 +18,6 @@ impl Clock {
         Self::System(Instant::now())
     }
 
-    #[allow(dead_code, reason = "for endpoints that are not on sockets")]
     pub(super) fn runtime() -> Self {
         Self::Runtime(tokio::time::Instant::now())
     }

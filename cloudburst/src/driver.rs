@@ -36,9 +36,9 @@ use super::{
     clock::Clock,
     closing::{CloseReport, Closing, Farewell},
     commands::{Command, CommandReceiver, Question, Send},
+    datagram_socket::DatagramSocket,
     options::CallOptions,
     outgoing::Outgoing,
-    socket::Socket,
     unanswered::UnansweredRequests,
 };
 use cloudburst_proto::{
@@ -50,7 +50,7 @@ use cloudburst_proto::{
 #[derive(Debug)]
 pub(super) struct Driver {
     pub(super) machine: Transport,
-    pub(super) sockets: Vec<Socket>,
+    pub(super) sockets: Vec<DatagramSocket>,
     pub(super) port_rotation: PortRotation,
     pub(super) clock: Clock,
     pub(super) commands: CommandReceiver,

@@ -59,6 +59,7 @@
 //! - [`EndpointConfig`] has all settings, with what each costs and gains. The defaults may be used on the
 //!   Internet. [`Security`] alone has to be chosen.
 //! - [`Remotes`] reads where a peer is (`server.example:4433-4436`) and looks it up.
+//! - [`memory`] is a network in memory, with loss, delay, reordering and partitions, for tests.
 //! - Errors are one type for each operation, and [`Error`] takes up all of them.
 //! - [`code`] is the erasure code alone, for one message of 1 byte to 32 MiB: no allocation, no input or
 //!   output, no clock, no `std`. The crate `cloudburst-proto` is the transport as a state machine
@@ -94,12 +95,14 @@ mod clock;
 mod closing;
 mod commands;
 mod config;
+mod datagram_socket;
 mod driver;
 mod endpoint;
 mod error;
 mod events;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod icmp;
+pub mod memory;
 mod options;
 mod outgoing;
 mod pending_request;

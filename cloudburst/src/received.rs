@@ -23,7 +23,8 @@ pub struct Received {
     /// The message as its sender gave it to [`Endpoint::send`], `request` or `reply`, under the name that it
     /// has there. It can be kept, cut and sent on without a copy.
     pub message: Bytes,
-    /// The time at which it was complete.
+    /// The time at which it was complete; at endpoints [in memory](super::memory) by the clock of
+    /// tokio.
     pub received_at: Instant,
     /// The path by which the datagram came that completed it.
     pub path: FourTuple,

@@ -141,11 +141,7 @@ impl Socket {
     fn send_by_quinn(&self, train: &Train, contents: &[u8]) -> io::Result<()> {
         let transmit = quinn_udp::Transmit {
             destination: train.remote,
-            ecn: match train.ecn {
-                Ecn::NotCapable => None,
-                Ecn::Capable => Some(EcnCodepoint::Ect0),
-                Ecn::CongestionExperienced => Some(EcnCodepoint::Ce),
-            },
+            ecn: code_point(train.ecn),
             contents,
             segment_size: (contents.len() > train.segment_bytes).then_some(train.segment_bytes),
             src_ip: train.local,
@@ -217,6 +213,26 @@ impl Buffers {
         }
     }
 
+    /// Puts datagrams into the buffers, one in each, as long as there are any; says into how many.
+    pub(super) fn fill(
+        &mut self,
+        mut next: impl FnMut() -> Option<(SocketAddr, Ecn, Box<[u8]>)>,
+    ) -> usize {
+        let buffers = self.memory.chunks_mut(RECEIVE_BYTES).zip(&mut self.metas);
+        let mut filled = 0;
+        for (buffer, meta) in buffers {
+            let Some((remote, ecn, datagram)) = next() else {
+                break;
+            };
+            buffer[..datagram.len()].copy_from_slice(&datagram);
+            *meta = RecvMeta::default();
+            (meta.addr, meta.len, meta.stride) = (remote, datagram.len(), datagram.len());
+            meta.ecn = code_point(ecn);
+            filled += 1;
+        }
+        filled
+    }
+
     /// Each datagram in the first `filled` buffers, with its addresses and mark.
     pub(super) fn datagrams(
         &mut self,
@@ -240,6 +256,14 @@ impl Buffers {
                     .chunks_mut(meta.stride.max(1))
                     .map(move |datagram| (addresses, ecn, datagram))
             })
+    }
+}
+
+const fn code_point(ecn: Ecn) -> Option<EcnCodepoint> {
+    match ecn {
+        Ecn::NotCapable => None,
+        Ecn::Capable => Some(EcnCodepoint::Ect0),
+        Ecn::CongestionExperienced => Some(EcnCodepoint::Ce),
     }
 }
 

@@ -8,21 +8,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cloudburst_proto::{Time, Transport};
+use cloudburst_proto::{StartError, Time, Transport};
 use tokio::sync::{Mutex, broadcast, mpsc, watch};
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::bind::Watchers;
 use super::{
     BindError, Endpoint, EndpointConfig, EndpointStatistics, Ports,
-    bind::bind_sockets,
+    bind::{bind_in_memory, bind_sockets},
     clock::Clock,
     commands,
+    datagram_socket::DatagramSocket,
     driver::{Driver, Inbox, Io, LocalAddresses, PortRotation},
     endpoint::Shared,
     events::EVENTS,
+    memory::MemoryNetwork,
     outgoing::{Outgoing, SendBudget},
-    socket::Socket,
     timer::Timer,
     unanswered::UnansweredRequests,
 };
@@ -51,6 +52,7 @@ impl Endpoint {
                 quiet_before,
                 // At once, for what lies between would count for another process.
                 clock: Clock::system(),
+                seed: None,
             },
         )
     }
@@ -73,7 +75,12 @@ impl Endpoint {
         protocol.quiet_before = host.quiet_before;
         let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         protocol.unix_time = protocol.unix_time.or(since_1970.ok());
-        let machine = Transport::new(protocol, Time::ZERO)?;
+        let machine = match host.seed {
+            None => Transport::new(protocol, Time::ZERO)?,
+            Some(seed) => {
+                Transport::deterministic(protocol, seed, Time::ZERO).map_err(StartError::from)?
+            }
+        };
         let shared = Arc::new(Shared {
             commands,
             transport: machine.id(),
@@ -134,13 +141,51 @@ impl Endpoint {
     }
 }
 
+/// Binds endpoints in a network in memory.
+impl MemoryNetwork {
+    /// Binds an endpoint at the addresses of [`EndpointConfig::with_local`], of which it needs at
+    /// least one, and starts it on the runtime of tokio that this is called in. It lives by the time of
+    /// that runtime; no DSCP is set.
+    ///
+    /// # Errors
+    ///
+    /// A [`BindError`] when another endpoint has the port, or no address is stated.
+    ///
+    /// # Panics
+    ///
+    /// Without a runtime, or in one without time enabled.
+    pub async fn bind(&self, config: EndpointConfig) -> Result<Endpoint, BindError> {
+        let sockets = bind_in_memory(&config, self)?;
+        let bound = tokio::time::Instant::now();
+        let quiet_before = match config.ports.are_named() {
+            false => Duration::MAX,
+            true => {
+                tokio::time::sleep(HOLD).await;
+                bound.elapsed()
+            }
+        };
+        Endpoint::start_on(
+            config,
+            Host {
+                sockets,
+                timer: Timer::of_runtime(),
+                quiet_before,
+                clock: Clock::runtime(),
+                seed: Some(self.endpoint_seed()),
+            },
+        )
+    }
+}
+
 /// What an endpoint is started on.
 struct Host {
-    sockets: Vec<Socket>,
+    sockets: Vec<DatagramSocket>,
     timer: Timer,
     /// For how long nobody else has answered at its ports.
     quiet_before: Duration,
     clock: Clock,
+    /// What all comes from that is random; nothing leaves it to the system.
+    seed: Option<[u8; 32]>,
 }
 
 /// Holds ports that were named for a while. Returns for how long nobody else has answered at them,

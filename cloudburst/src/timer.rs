@@ -12,7 +12,6 @@ pub(super) enum Timer {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     Kernel(kernel::Timer),
     /// The runtime's, which follows its clock.
-    #[allow(dead_code, reason = "for endpoints that are not on sockets")]
     Runtime(runtime::Timer),
 }
 
@@ -26,7 +25,6 @@ impl Timer {
         Ok(timer)
     }
 
-    #[allow(dead_code, reason = "for endpoints that are not on sockets")]
     pub(super) fn of_runtime() -> Self {
         Self::Runtime(runtime::Timer::new())
     }
@@ -141,7 +139,6 @@ mod runtime {
     }
 
     impl Timer {
-        #[allow(dead_code, reason = "for endpoints that are not on sockets")]
         pub(super) fn new() -> Self {
             Self {
                 sleep: Box::pin(sleep_until(Instant::now())),

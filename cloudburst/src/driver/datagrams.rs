@@ -6,7 +6,6 @@ use super::{
     super::{
         socket::{Buffers, TRAIN_BYTES, Train},
         timer::Timer,
-        watched::{poll_receive_ready, wait_for_room},
     },
     Driver,
 };
@@ -81,10 +80,10 @@ impl Driver {
     /// One call for each socket that has something.
     pub(super) fn receive(&mut self, context: &mut Context<'_>) -> bool {
         let mut is_busy = false;
-        let sockets = (0..).map(SocketId).zip(&self.sockets);
-        let retired = self.port_rotation.retired.iter();
-        for (id, socket) in sockets.chain(retired.map(|it| (it.id, &it.socket))) {
-            if poll_receive_ready(socket.io(), context).is_pending() {
+        let sockets = (0..).map(SocketId).zip(&mut self.sockets);
+        let retired = self.port_rotation.retired.iter_mut();
+        for (id, socket) in sockets.chain(retired.map(|it| (it.id, &mut it.socket))) {
+            if socket.poll_receive_ready(context).is_pending() {
                 continue;
             }
             match socket.receive(&mut self.io.receive) {
@@ -100,7 +99,7 @@ impl Driver {
                 }
                 // Readiness is forgotten with this answer: ask for the next.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    is_busy |= poll_receive_ready(socket.io(), context).is_ready();
+                    is_busy |= socket.poll_receive_ready(context).is_ready();
                 }
                 // A notice that its task has read, or will.
                 Err(_) => {
@@ -227,7 +226,7 @@ impl Driver {
             now
         });
         // Where this wakes nobody, the timer does.
-        wait_for_room(self.sockets[usize::from(id.0)].io(), context);
+        self.sockets[usize::from(id.0)].wait_for_room(context);
         now.since(since) < BLOCKED_AT_MOST
     }
 

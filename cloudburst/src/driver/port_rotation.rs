@@ -8,7 +8,7 @@ use std::{
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::super::bind::Watchers;
-use super::super::socket::Socket;
+use super::super::datagram_socket::DatagramSocket;
 use super::Driver;
 use cloudburst_proto::{FourTuple, SocketId, Time};
 
@@ -34,7 +34,7 @@ pub(in super::super) struct PortRotation {
 pub(super) struct Retired {
     /// The number of the one that has taken its place.
     pub(super) id: SocketId,
-    pub(super) socket: Socket,
+    pub(super) socket: DatagramSocket,
     until: Time,
 }
 
@@ -71,7 +71,8 @@ impl Driver {
         let before = old.local();
         let any_port = SocketAddr::new(before.ip(), 0);
         let port_rotation = &mut self.port_rotation;
-        let new = match Socket::bind(any_port, port_rotation.dscp, port_rotation.buffer_bytes) {
+        let (dscp, buffer_bytes) = (port_rotation.dscp, port_rotation.buffer_bytes);
+        let new = match old.bind_another(any_port, dscp, buffer_bytes) {
             Ok(new) => new,
             Err(error) => {
                 self.statistics.sockets.replace_errors += 1;
@@ -88,7 +89,9 @@ impl Driver {
         port_rotation.addresses.set(index, new.local());
         // What the network says of the port before is not about this one.
         #[cfg(any(target_os = "linux", target_os = "android"))]
-        port_rotation.watchers.replace(id, new.io());
+        if let Some(io) = new.udp() {
+            port_rotation.watchers.replace(id, io);
+        }
         let retired = Retired {
             id,
             socket: std::mem::replace(old, new),
@@ -125,8 +128,10 @@ impl Driver {
 pub(in super::super) struct LocalAddresses(RwLock<Vec<SocketAddr>>);
 
 impl LocalAddresses {
-    pub(in super::super) fn of(sockets: &[Socket]) -> Self {
-        Self(RwLock::new(sockets.iter().map(Socket::local).collect()))
+    pub(in super::super) fn of(sockets: &[DatagramSocket]) -> Self {
+        Self(RwLock::new(
+            sockets.iter().map(DatagramSocket::local).collect(),
+        ))
     }
 
     /// An address is whole whoever has panicked.

@@ -74,6 +74,7 @@ const ROOT: &[&str] = &[
     "Undelivered",
     "blocking",
     "code",
+    "memory",
 ];
 
 #[test]
