@@ -54,6 +54,11 @@ fn request_response() {
 }
 
 #[test]
+fn in_memory_test() {
+    assert!(run("in_memory_test").contains("when the partition was over"));
+}
+
+#[test]
 fn records() {
     assert!(run("records").contains("records, the first is"));
 }
