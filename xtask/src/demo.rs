@@ -1,4 +1,5 @@
-//! `demo` and `fct`: build the agent and the demonstration, which measures it on this machine.
+//! `demo`, `fct` and `playground`: build the agent and the demonstration, which measures it, or keeps it running, on
+//! this machine.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -13,13 +14,20 @@ use crate::{
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    /// Passed on to `splitter-demo`, `--seconds N` and `--json` among them.
+    /// Passed on to `splitter-demo`; `--help` lists what there is.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     passed_on: Vec<OsString>,
 }
 
 pub(crate) fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode> {
-    run(project, arguments.passed_on.clone())
+    run(project, Pages::Without, arguments.passed_on.clone())
+}
+
+/// Keeps the demonstration's sites running, with the pages that people look at.
+pub(crate) fn playground(project: &Project, arguments: &Arguments) -> Result<ExitCode> {
+    let mut passed_on = vec![OsString::from("playground")];
+    passed_on.extend(arguments.passed_on.iter().cloned());
+    run(project, Pages::With, passed_on)
 }
 
 /// Arguments of `fct`.
@@ -80,19 +88,27 @@ pub(crate) fn fct(project: &Project, arguments: &FctArguments) -> Result<ExitCod
     ] {
         passed_on.extend(is_given.then(|| flag.to_owned()));
     }
-    run(project, passed_on.into_iter().map(OsString::from).collect())
+    let passed_on = passed_on.into_iter().map(OsString::from).collect();
+    run(project, Pages::Without, passed_on)
 }
 
 /// How both are compiled; see the workspace's manifest. Cargo names the directory after it.
 const PROFILE: &str = "demo";
 
-fn run(project: &Project, passed_on: Vec<OsString>) -> Result<ExitCode> {
+/// Whether the agent is built with what only people look at: the terminal view and the status page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pages {
+    With,
+    Without,
+}
+
+fn run(project: &Project, pages: Pages, passed_on: Vec<OsString>) -> Result<ExitCode> {
     if let Outcome::Incomplete(reason) = setup::ensure(&[Purpose::Demo])? {
         bail!(reason);
     }
-    // Without what only people look at: the terminal view and the status page.
     command::cargo()
-        .args(["build", "--profile", PROFILE, "--no-default-features"])
+        .args(["build", "--profile", PROFILE])
+        .args((pages == Pages::Without).then_some("--no-default-features"))
         .args(["--package", "splitter-agent", "--package", "splitter-demo"])
         .current_dir(&project.root)
         .run()?;

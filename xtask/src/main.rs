@@ -52,6 +52,8 @@ enum Task {
     VmTest(vm_test::Arguments),
     /// Measure on this machine, in network namespaces, what the splitter buys.
     Demo(demo::Arguments),
+    /// Keep two sites with traffic, their status pages and Prometheus running until Ctrl-C.
+    Playground(demo::Arguments),
     /// Measure completion times of short and long flows with ECMP and with each of the splitter's policies.
     Fct(demo::FctArguments),
     /// Measure what one TCP flow, or several, get of unequal tunnels, by ECMP, MPTCP and the splitter's balancers.
@@ -94,6 +96,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Test(arguments) => test::task(&project, &arguments),
         Task::VmTest(arguments) => vm_test::task(&project, &arguments),
         Task::Demo(arguments) => demo::task(&project, &arguments),
+        Task::Playground(arguments) => demo::playground(&project, &arguments),
         Task::Fct(arguments) => demo::fct(&project, &arguments),
         Task::Bond(arguments) => bond::task(&project, &arguments),
         Task::BenchDatapath(arguments) => bench::datapath::task(&project, &arguments),

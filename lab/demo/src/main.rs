@@ -4,6 +4,7 @@
 //! traffic, by turns, in network namespaces that vanish with this process.
 
 mod parallel;
+mod playground;
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -22,8 +23,14 @@ const DEFAULT_PAGE: &str = "splitter-demo.html";
 
 /// Measure what splitting buys, on real traffic between network namespaces on this machine.
 #[derive(Debug, Parser)]
-#[command(name = "splitter-demo", version)]
+#[command(
+    name = "splitter-demo",
+    version,
+    args_conflicts_with_subcommands = true
+)]
 struct Arguments {
+    #[command(subcommand)]
+    instead: Option<Instead>,
     /// How long traffic runs, in all five modes together; at least 5, and 70 if left out. Building
     /// and clearing up take some 20 s more.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(5..=86_400))]
@@ -61,10 +68,24 @@ struct Arguments {
     splitter: Option<PathBuf>,
 }
 
+/// What there is besides the measurement.
+#[derive(Debug, clap::Subcommand)]
+enum Instead {
+    /// Keep two sites with traffic between them, and what watches them, until Ctrl-C.
+    Playground(playground::Playground),
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::process::ExitCode {
-    let arguments = Arguments::parse();
-    let code = match run(&arguments).await {
+    let mut arguments = Arguments::parse();
+    let result = match arguments.instead.take() {
+        Some(Instead::Playground(it)) => match splitter(it.splitter.as_ref()) {
+            Ok(splitter) => it.run(splitter).await,
+            Err(error) => Err(error),
+        },
+        None => run(&arguments).await,
+    };
+    let code = match result {
         Ok(()) => ExitCode::Ok,
         Err(error) => {
             let code = ExitCode::Failed;
@@ -77,10 +98,13 @@ async fn main() -> std::process::ExitCode {
 async fn run(args: &Arguments) -> Result<()> {
     let json = args.json;
     if args.transfers.are_wanted() {
-        return args.transfers.run(splitter(args)?, json).await;
+        return args
+            .transfers
+            .run(splitter(args.splitter.as_ref())?, json)
+            .await;
     }
     let mut options = Options {
-        splitter: Some(splitter(args)?),
+        splitter: Some(splitter(args.splitter.as_ref())?),
         load_percent: args.load.into(),
         queue_behind_border: args.queue_behind,
         rates_mbit: args.rates,
@@ -119,8 +143,8 @@ fn coloured(text: &str, valid: bool) -> String {
 }
 
 /// The program that is measured: both are built into the same directory.
-fn splitter(args: &Arguments) -> Result<PathBuf> {
-    if let Some(path) = &args.splitter {
+fn splitter(given: Option<&PathBuf>) -> Result<PathBuf> {
+    if let Some(path) = given {
         return Ok(path.clone());
     }
     let own = std::env::current_exe().context("cannot find this program's own file")?;

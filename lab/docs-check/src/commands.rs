@@ -21,8 +21,9 @@ use crate::{
 const PROGRAMS: [&str; 3] = ["splitter", "cloudburst", "netsim"];
 
 /// Tasks that hand all their arguments to a program, and that with the arguments before them.
-const HANDED_ON: [(&str, &str, &[&str]); 6] = [
+const HANDED_ON: [(&str, &str, &[&str]); 7] = [
     ("demo", "splitter-demo", &[]),
+    ("playground", "splitter-demo", &["playground"]),
     ("msgbench", "msgbench", &[]),
     ("count-instructions", "instructions", &[]),
     ("reproduce", "reproduction", &["reproduce"]),

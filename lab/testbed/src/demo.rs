@@ -264,9 +264,10 @@ fn experiment(options: &Options, rates_mbit: [u32; 2], slice: Duration, rounds: 
     }
 }
 
-/// As many short flows as load a tunnel of 100 Mbit/s by a seventh; fewer on a slower one, which they
-/// would fill where it is theirs alone.
-fn short_per_second(rates_mbit: [u32; 2]) -> f64 {
+/// Returns as many short flows a second as load a tunnel of 100 Mbit/s by a seventh; fewer on a slower first one,
+/// which they would fill where it is theirs alone.
+#[must_use]
+pub fn short_per_second(rates_mbit: [u32; 2]) -> f64 {
     ShortFlows::mixed().per_second * f64::from(rates_mbit[0].min(100)) / 100.0
 }
 

@@ -56,17 +56,17 @@ pub fn metrics_in<'e>(expression: &'e str, prefix: &str) -> Vec<&'e str> {
         .collect()
 }
 
-/// A configuration that scrapes one target twice a second and loads rules from files.
+/// A configuration that scrapes targets twice a second and loads rules from files.
 #[must_use]
-pub fn configuration(target: &str, rules: &[&Path]) -> String {
+pub fn configuration(targets: &[&str], rules: &[&Path]) -> String {
     let rules: Vec<String> = rules.iter().map(|it| it.display().to_string()).collect();
-    let files = serde_json::json!(rules);
+    let (files, targets) = (serde_json::json!(rules), serde_json::json!(targets));
     format!(
         "global: {{scrape_interval: 500ms, evaluation_interval: 500ms}}\n\
          rule_files: {files}\n\
          scrape_configs:\n\
          - job_name: test\n\
-         \x20 static_configs: [{{targets: ['{target}']}}]\n"
+         \x20 static_configs: [{{targets: {targets}}}]\n"
     )
 }
 

@@ -187,7 +187,9 @@ pub fn skip(place: &str, reason: &str) {
     }
 }
 
-fn find_program(name: &str) -> Option<PathBuf> {
+/// Finds a program that can be run in `PATH`.
+#[must_use]
+pub fn find_program(name: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?)
         .map(|directory| directory.join(name))
         .find(|path| {

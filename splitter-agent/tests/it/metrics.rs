@@ -364,7 +364,7 @@ fn start_prometheus(site: &Site) -> Daemon {
     let config = site.path("prometheus.yml");
     let rules =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/prometheus/splitter.rules.yml");
-    let text = prometheus::configuration("127.0.0.1:9461", &[&rules]);
+    let text = prometheus::configuration(&["127.0.0.1:9461"], &[&rules]);
     std::fs::write(&config, text).expect("a file");
     let mut command = site.border().command("prometheus");
     command

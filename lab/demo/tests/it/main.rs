@@ -1,5 +1,6 @@
 //! The words of the program: its help and what it says of wrong arguments, in one snapshot.
 
+mod playground;
 #[allow(dead_code, reason = "shared with the tests of other commands")]
 #[path = "../../../../crates/cli/tests/support/transcript.rs"]
 mod transcript;
@@ -19,6 +20,8 @@ fn words_of_the_program_are_those_reviewed() {
         ("one rate", &["--rates", "100"]),
         ("a rate that is none", &["--rates", "100,0"]),
         ("no round", &["--seeds", "0"]),
+        ("help of the playground", &["playground", "--help"]),
+        ("a policy that is none", &["playground", "--policy", "fair"]),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_splitter-demo"));
         // Never run: what is wrong is found before.

@@ -13,16 +13,20 @@ use crate::topology::{Border, GENERATOR, LAN, TUNNEL_QUEUE_BYTES, TUNNELS};
 /// The daemon serves its metrics at this address, on the loopback device of its namespace.
 pub const METRICS: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 9461);
 
-/// Its text for the daemon on `border`, with its files below `directory`.
+/// Its text for the daemon on `border`, with its files below `directory`. Where the scheme's own configuration has
+/// `health.key_file`, the other border is the peer in each tunnel.
 pub(super) fn configuration(
     directory: &Path,
     border: &Border,
     rates_mbit: [u32; 2],
     scheme: &SplitterScheme,
 ) -> String {
+    let health = scheme.configuration.get("health");
+    let asks_peer = health.is_some_and(|it| it.get("key_file").is_some());
     let [short, long] = [0, 1].map(|index| Tunnel {
         device: TUNNELS[index],
         gateway: border.gateway_addresses(index),
+        peer: asks_peer.then(|| border.gateways[index]),
         rate_mbit: scheme.states_rates.then_some(rates_mbit[index]),
     });
     let base = Configuration {
@@ -68,6 +72,8 @@ struct Configuration {
 struct Tunnel {
     device: &'static str,
     gateway: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer: Option<Ipv4Addr>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_mbit: Option<u32>,
 }
@@ -130,6 +136,13 @@ mod tests {
         assert_eq!(table["long"]["rate_mbit"].as_integer(), Some(50));
         assert_eq!(table["long"]["gateway"][0].as_str(), Some("10.9.1.2"));
         assert_eq!(table["bpffs"].as_str(), Some("/x/bpf"));
+
+        assert!(table["short"].get("peer").is_none());
+
+        let probing = scheme("[health]\nkey_file = '/x/key'".parse().expect("TOML"));
+        let text = configuration(Path::new("/x"), &border, [100, 50], &probing);
+        let table: toml::Table = text.parse().expect("it wrote TOML");
+        assert_eq!(table["long"]["peer"].as_str(), Some("10.9.1.2"));
 
         let silent = SplitterScheme {
             states_rates: false,

@@ -117,7 +117,7 @@ impl Prometheus {
     fn start(directory: &std::path::Path, target: std::net::SocketAddr) -> Self {
         let rules = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../../packaging/prometheus/cloudburst.rules.yml");
-        let text = prometheus::configuration(&target.to_string(), &[&rules]);
+        let text = prometheus::configuration(&[&target.to_string()], &[&rules]);
         let config = directory.join("prometheus.yml");
         std::fs::write(&config, text).unwrap();
         // A port that was free a moment ago.
