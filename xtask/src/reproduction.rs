@@ -18,6 +18,14 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    fn help_of(&self, name: &str) -> Option<&'static str> {
+        let is_asked_for = |it: &OsString| it == "--help" || it == "-h";
+        if !self.passed_on.iter().any(is_asked_for) {
+            return None;
+        }
+        HELP.iter().find(|(task, _)| *task == name).map(|it| it.1)
+    }
+
     /// Whether one of the splitter's items is asked for, by name or with all others.
     fn runs_agent(&self) -> bool {
         let words = self
@@ -30,7 +38,18 @@ impl Arguments {
     }
 }
 
+/// What the program answers to `--help`, so that nothing is built for that; its own test compares.
+const HELP: [(&str, &str); 3] = [
+    ("reproduce", include_str!("../help/reproduce.txt")),
+    ("codec-overhead", include_str!("../help/codec-overhead.txt")),
+    ("ns3", include_str!("../help/ns3.txt")),
+];
+
 pub(crate) fn task(project: &Project, name: &str, arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(help) = arguments.help_of(name) {
+        print!("{help}");
+        return Ok(ExitCode::SUCCESS);
+    }
     command::cargo()
         .args(["build", "--release", "--package", "reproduction"])
         .current_dir(&project.root)
@@ -46,4 +65,22 @@ pub(crate) fn task(project: &Project, name: &str, arguments: &Arguments) -> Resu
     // From the caller's directory, so that `--out` is where the caller thinks.
     let binary = Run::new(project.target.join("release/reproduction"));
     Err(binary.arg(name).args(&arguments.passed_on).replace())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_is_there_without_the_program() {
+        let asked = |words: &[&str]| Arguments {
+            passed_on: words.iter().map(OsString::from).collect(),
+        };
+        for (name, text) in HELP {
+            assert!(text.contains(&format!("cargo xtask {name} ")), "{name}");
+            assert_eq!(asked(&["S1", "--help"]).help_of(name), Some(text));
+            assert_eq!(asked(&["-h"]).help_of(name), Some(text));
+            assert_eq!(asked(&["S1", "--quick"]).help_of(name), None);
+        }
+    }
 }

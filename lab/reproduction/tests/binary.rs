@@ -1,6 +1,9 @@
 //! The binary as scripts and readers see it.
 
-use std::process::{Command, Output};
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
 
 use serde_json::Value;
 
@@ -16,6 +19,26 @@ fn json(arguments: &[&str]) -> Vec<Value> {
     assert!(output.status.success(), "{output:?}");
     assert!(output.stderr.is_empty(), "no terminal, no progress bar");
     serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// `UPDATE=1` writes what the tasks print without this program.
+#[test]
+fn help_is_what_the_tasks_print() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../xtask/help");
+    for task in ["reproduce", "codec-overhead", "ns3"] {
+        let output = run(&[task, "--help"]);
+        let help = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success() && help.contains("Usage: "),
+            "{help}"
+        );
+        let file = directory.join(format!("{task}.txt"));
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&file, &help).unwrap();
+        }
+        let printed = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(printed, help, "{}", file.display());
+    }
 }
 
 #[test]
