@@ -143,6 +143,13 @@ impl Network {
         Connection::open_in(&self.site)
     }
 
+    /// Has the site's connections be marked where they would be dropped (ECN), or no more.
+    pub(crate) fn set_ecn(&self, is_asked_for: bool) -> Result<()> {
+        let value = u8::from(is_asked_for).to_string();
+        let set = || std::fs::write("/proc/sys/net/ipv4/tcp_ecn", value);
+        self.site.enter(set).context("cannot set ECN")
+    }
+
     /// Puts a VLAN through each cable.
     pub(crate) fn add_vlans(&self) -> Result<()> {
         let add = |end: fn(&Tunnel) -> &'static str, host| {

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use aya::maps::{Array, Map, MapData};
 use splitter_config::Config;
 use splitter_datapath::Pins;
+use splitter_netlink::root_queues;
 
 use super::agent::{CONFIG, bring_up, configure, go_down, json};
 use super::network::{CABLES, Network};
@@ -75,7 +76,9 @@ pub(crate) fn are_fair(network: &Network) -> Result<Vec<&'static str>> {
     let fair = "[share]\nlong_queue = 'fq_codel'\n";
     write(CONFIG, read_to_string(CONFIG)?.replace("[share]\n", fair))?;
     bring_up("generic")?;
+    network.set_ecn(true)?;
     let mut connections = [network.connect()?, network.connect()?];
+    network.set_ecn(false)?;
     for connection in &mut connections {
         connection.send(LONG_PACKETS, Duration::ZERO)?;
         connection.begin(&[7; WAITING_BYTES])?;
@@ -90,7 +93,23 @@ pub(crate) fn are_fair(network: &Network) -> Result<Vec<&'static str>> {
         of_long += packets;
     }
     ensure!(of_long >= 40, "{of_long} packets left by the long class");
+    // What waits for longer than CoDel tolerates is marked, below the outermost queue.
+    let asked = Instant::now();
+    while marked()? == 0 {
+        ensure!(asked.elapsed() < PATIENCE, "no packet was marked");
+    }
     go_down(network)
+}
+
+/// Packets that queues of both tunnels have marked as congested.
+fn marked() -> Result<u64> {
+    let mut indices = Vec::new();
+    for tunnel in CABLES {
+        indices.push(nix::net::if_::if_nametoindex(tunnel.device)?);
+    }
+    let queues = root_queues().context("cannot read the queues")?;
+    let ours = queues.iter().filter(|it| indices.contains(&it.interface));
+    Ok(ours.map(|it| it.ecn_marks).sum())
 }
 
 /// A number in the kernel's memory, by the core file that it shows of itself (ELF, 64 bits).

@@ -225,6 +225,11 @@ families! {
             [tunnel(), open("device"), site()],
             "Packets that the outermost queueing discipline of a tunnel's device has dropped",
             "The kernel counts them with 32 bits.";
+        queue_ecn_marks: "tunnel_queue_ecn_marks_total", Counter, "packets",
+            [tunnel(), open("device"), site()],
+            "Packets that queueing disciplines of a tunnel's device have marked as congested (ECN)",
+            "Instead of dropping them. Those within the outermost one, such as the `fq_codel` of \
+             `share.long_queue`, are counted, too. 0 for kinds that mark nothing: FIFOs, HTB, TBF.";
         misrouted: "misrouted", Gauge, "-", [tunnel(), site(), family()],
             "1 while packets that are meant for the tunnels of a class leave by others, else 0",
             "[As counted where they leave](../how-to/routes.md#what-really-leaves), whatever the \

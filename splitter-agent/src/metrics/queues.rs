@@ -26,6 +26,7 @@ impl SplitterCollector {
         let counters = [
             (&families.queue_sent, (|it| it.sent_bytes) as Of),
             (&families.queue_drops, |it| it.drops.into()),
+            (&families.queue_ecn_marks, |it| it.ecn_marks),
         ];
         for (family, of) in counters {
             let mut family = family.encode(encoder)?;

@@ -172,12 +172,14 @@ mod tests {
                 sent_bytes,
                 backlog_bytes,
                 drops: 0,
+                ecn_marks: 0,
             };
             let other = RootQueue {
                 interface: 8,
                 sent_bytes: 0,
                 backlog_bytes: 0,
                 drops: 0,
+                ecn_marks: 0,
             };
             meter.look(at, &[other, own]);
             at += INTERVAL;

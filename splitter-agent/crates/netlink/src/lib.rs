@@ -18,6 +18,7 @@ mod blocking;
 mod bulk;
 mod change_watch;
 pub mod clsact;
+mod ecn_marks;
 mod features;
 mod interfaces;
 mod names;

@@ -6,7 +6,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcHeader, TcMessage, TcStats2};
 use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_DUMP, Parseable as _};
 
-use crate::blocking::exchange;
+use crate::{blocking::exchange, ecn_marks::ecn_marks};
 
 /// What queueing disciplines are reported with, as linux/rtnetlink.h has it.
 pub(crate) const RTM_NEWQDISC: u16 = 36;
@@ -22,9 +22,12 @@ pub struct RootQueue {
     pub backlog_bytes: u32,
     /// Packets that it has dropped since it was made, modulo 2^32.
     pub drops: u32,
+    /// Packets that were marked as congested (ECN) by it and by all that are below it, each of which
+    /// counts with 32 bits.
+    pub ecn_marks: u64,
 }
 
-/// Reads the outermost queueing discipline of each device that has one, in the network namespace of
+/// Reads the outermost queueing discipline of each device that has one, and what those below it mark, in the network namespace of
 /// the calling thread and within this call.
 ///
 /// # Errors
@@ -33,13 +36,32 @@ pub fn root_queues() -> io::Result<Vec<RootQueue>> {
     let question = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
     let answers = exchange(question, NLM_F_DUMP)?;
     let described = answers.iter().filter(|it| it.kind == RTM_NEWQDISC);
-    described
+    let messages = described
         .map(|it| TcMessage::parse(&it.payload))
-        .filter_map(|message| match message {
-            Ok(message) => root_queue(&message).map(Ok),
-            Err(error) => Some(Err(io::Error::new(io::ErrorKind::InvalidData, error))),
-        })
-        .collect()
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    let mut queues: Vec<RootQueue> = messages.iter().filter_map(root_queue).collect();
+    for message in &messages {
+        let index = message.header.index.cast_unsigned();
+        if let Some(queue) = queues.iter_mut().find(|it| it.interface == index) {
+            queue.ecn_marks += marks(message);
+        }
+    }
+    Ok(queues)
+}
+
+/// What a queueing discipline itself has marked.
+fn marks(message: &TcMessage) -> u64 {
+    let kind = message.attributes.iter().find_map(|it| match it {
+        TcAttribute::Kind(kind) => Some(&**kind),
+        _ => None,
+    });
+    let own = statistics(message).into_iter().flatten();
+    own.map(|it| match it {
+        TcStats2::App(of_kind) => ecn_marks(kind.unwrap_or_default(), of_kind),
+        _ => 0,
+    })
+    .sum()
 }
 
 fn root_queue(message: &TcMessage) -> Option<RootQueue> {
@@ -51,12 +73,9 @@ fn root_queue(message: &TcMessage) -> Option<RootQueue> {
         sent_bytes: 0,
         backlog_bytes: 0,
         drops: 0,
+        ecn_marks: 0,
     };
-    let statistics = message.attributes.iter().find_map(|it| match it {
-        TcAttribute::Stats2(statistics) => Some(statistics),
-        _ => None,
-    })?;
-    for statistic in statistics {
+    for statistic in statistics(message)? {
         match statistic {
             TcStats2::Basic(basic) => queue.sent_bytes = basic.bytes,
             TcStats2::Queue(of_queue) => {
@@ -67,6 +86,13 @@ fn root_queue(message: &TcMessage) -> Option<RootQueue> {
         }
     }
     Some(queue)
+}
+
+fn statistics(message: &TcMessage) -> Option<&Vec<TcStats2>> {
+    message.attributes.iter().find_map(|it| match it {
+        TcAttribute::Stats2(statistics) => Some(statistics),
+        _ => None,
+    })
 }
 
 /// Has the kernel describe one queueing discipline of `interface` by its handle, within this call
