@@ -23,10 +23,11 @@ use crate::{
 };
 
 /// Packages with a program for users, and the program.
-const PROGRAMS: [(&str, &str); 3] = [
+const PROGRAMS: [(&str, &str); 4] = [
     ("splitter-agent", "splitter"),
     ("cloudburst-cli", "cloudburst"),
     ("flow-netsim", "netsim"),
+    ("splitter-demo", "splitter-demo"),
 ];
 
 #[derive(clap::Args)]

@@ -40,6 +40,7 @@ pub fn packages(release: &Release) -> Result<Vec<Package>> {
         splitter(release)?,
         cloudburst(release)?,
         netsim(release)?,
+        demo(release)?,
     ])
 }
 
@@ -145,6 +146,15 @@ fn netsim(release: &Release) -> Result<Package> {
         summary: "Simulates leaf-spine fabrics packet by packet",
         has_packages: false,
         ..common(release, "netsim", "flow-netsim", "netsim")?
+    })
+}
+
+/// The demonstration and the playground, apart from what runs on a border.
+fn demo(release: &Release) -> Result<Package> {
+    Ok(Package {
+        summary: "Measures on one machine what splitting buys, or keeps two borders running",
+        has_packages: false,
+        ..common(release, "splitter-demo", "splitter-demo", "splitter-demo")?
     })
 }
 

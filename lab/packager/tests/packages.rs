@@ -20,7 +20,7 @@ static MADE: LazyLock<(TempDir, PathBuf)> = LazyLock::new(|| {
     let directory = tempfile::tempdir().unwrap();
     let programs = directory.path().join("programs");
     fs::create_dir(&programs).unwrap();
-    for program in ["splitter", "cloudburst", "netsim"] {
+    for program in ["splitter", "cloudburst", "netsim", "splitter-demo"] {
         let built = built(program);
         run(Command::new("strip")
             .arg("-o")
@@ -55,7 +55,12 @@ fn built(program: &str) -> PathBuf {
     let directory = test.parent().and_then(Path::parent).unwrap();
     let path = directory.join(program);
     if !path.exists() {
-        let packages = ["splitter-agent", "cloudburst-cli", "flow-netsim"];
+        let packages = [
+            "splitter-agent",
+            "cloudburst-cli",
+            "flow-netsim",
+            "splitter-demo",
+        ];
         let packages = packages.map(|name| format!("--package={name}"));
         let mut cargo = Command::new(env!("CARGO"));
         run(cargo
@@ -170,6 +175,7 @@ fn packages_have_what_users_look_for() {
         "/usr/bin/splitter",
         "/usr/bin/cloudburst",
         "/usr/bin/netsim",
+        "/usr/bin/splitter-demo",
         "/usr/lib/systemd/system/splitter.service",
         "/usr/share/man/man1/splitter.1.gz",
         "/usr/share/man/man1/splitter-verify.1.gz",
