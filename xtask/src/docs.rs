@@ -11,7 +11,8 @@ use crate::{
 };
 
 /// Packages with the programs whose command lines the book shows.
-const SHOWN: [&str; 7] = [
+const SHOWN: [&str; 8] = [
+    "bond",
     "splitter-agent",
     "cloudburst-cli",
     "flow-netsim",

@@ -1,14 +1,16 @@
-//! The book held against what there is: its links and anchors, the command lines that it shows, and its
-//! figures with the numbers in them.
+//! The book held against what there is: its links and anchors, the command lines that it shows, which
+//! are executed where that can be, and its figures with the numbers in them.
 //!
 //! Each check returns a line about what it looked at, and what is wrong with its place.
 
 pub mod bars;
+pub mod blocks;
 pub mod commands;
 pub mod drawing;
 pub mod figures;
 pub mod links;
 pub mod pages;
+pub mod rig;
 pub mod shell;
 
 /// Sentences about what is wrong, each with its place.

@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode, time::Instant};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use docs_check::{Faults, commands, figures, links, pages};
+use docs_check::{Faults, blocks, commands, figures, links, pages};
 
 /// Draw the book's figures, and hold the book against what there is.
 #[derive(Parser)]
@@ -62,6 +62,9 @@ fn main() -> Result<ExitCode> {
         links::check_markdown(&root, &pages)
     })?;
     report("commands", &|| commands::check(&root, &pages, &programs))?;
+    report("blocks of shell", &|| {
+        blocks::check(&root, &pages, &programs)
+    })?;
     Ok(match is_good {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,

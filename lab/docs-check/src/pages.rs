@@ -44,6 +44,8 @@ pub struct Block {
     pub language: String,
     /// What stands between the fences.
     pub text: String,
+    /// The reason of a comment in front of it that says `not run: REASON`.
+    pub not_run: Option<String>,
 }
 
 impl Page {
@@ -56,7 +58,15 @@ impl Page {
         };
         let line = |offset: usize| text[..offset].matches('\n').count() + 1;
         let (mut heading, mut block): (Option<String>, Option<Block>) = (None, None);
+        let mut mark = None;
         for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
+            // Only what stands right in front of a block is about it.
+            let in_front = match &event {
+                Event::Html(comment) => not_run(comment),
+                Event::End(TagEnd::HtmlBlock) => mark.take(),
+                _ => None,
+            };
+            let before = std::mem::replace(&mut mark, in_front);
             match event {
                 Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
                 Event::End(TagEnd::Heading(_)) => page.headings.extend(heading.take()),
@@ -68,6 +78,7 @@ impl Page {
                         line: line(range.start) + 1,
                         language: language.into_string(),
                         text: String::new(),
+                        not_run: before,
                     });
                 }
                 Event::End(TagEnd::CodeBlock) => page.blocks.extend(block.take()),
@@ -89,6 +100,12 @@ impl Page {
     pub fn place(&self, line: usize) -> String {
         format!("{}:{line}", self.path.display())
     }
+}
+
+/// The reason in a comment that marks a block as not run.
+fn not_run(comment: &str) -> Option<String> {
+    let inside = comment.trim().strip_prefix("<!--")?.strip_suffix("-->")?;
+    Some(inside.trim().strip_prefix("not run: ")?.to_owned())
 }
 
 /// Reads the book's pages and those that lie outside of it.

@@ -115,6 +115,7 @@ mod tests {
             line: 10,
             language: language.into(),
             text: text.into(),
+            not_run: None,
         };
         let commands = commands(&block).unwrap().into_iter();
         commands.map(|it| (it.line, it.words.join(" "))).collect()

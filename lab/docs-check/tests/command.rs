@@ -18,7 +18,7 @@ fn a_page_that_leads_nowhere_fails_with_its_place() {
     }
     write(
         "docs/src/a.md",
-        "![a](figures/a.svg) `netsim list`\n\n```sh\nnetsim list\n```\n",
+        "![a](figures/a.svg) `netsim list`\n\n<!-- not run: does not end -->\n```sh\nnetsim list\n```\n",
     );
     write("docs/figures/a.pikchr", "# A\nbox \"a\" fit\n");
     write("book/a.html", "<a href=\"b.html\">");
