@@ -466,5 +466,31 @@ fn sums_are_those_of_the_files() {
         "SHA256SUMS-x86_64-unknown-linux-musl",
     ]);
     let checked = run(sums.current_dir(&MADE.1));
-    assert_eq!(checked.matches(": OK").count(), 15, "{checked}");
+    assert_eq!(checked.matches(": OK").count(), 18, "{checked}");
+}
+
+#[test]
+fn binstall_finds_each_program_in_its_tarball() {
+    for (manifest, program) in [
+        ("splitter-agent", "splitter"),
+        ("cloudburst/crates/cli", "cloudburst"),
+        ("netsim", "netsim"),
+    ] {
+        let path = Path::new(ROOT).join(manifest).join("Cargo.toml");
+        let manifest: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
+        let binstall = &manifest["package"]["metadata"]["binstall"];
+        let filled = |key: &str| {
+            let text = binstall[key].as_str().unwrap();
+            let text = text.replace("{ version }", env!("CARGO_PKG_VERSION"));
+            text.replace("{ target }", "x86_64-unknown-linux-musl")
+                .replace("{ bin }", program)
+        };
+        let url = filled("pkg-url");
+        let (release, name) = url.rsplit_once('/').unwrap();
+        let tag = concat!("/releases/download/v", env!("CARGO_PKG_VERSION"));
+        assert_eq!(release, format!("{{ repo }}{tag}"));
+        let listed = run(Command::new("tar").arg("-tzf").arg(made(name)));
+        let inside = filled("bin-dir");
+        assert!(listed.lines().any(|it| it == inside), "{inside}: {listed}");
+    }
 }
