@@ -226,7 +226,11 @@ const fn bucket(ns: u64) -> u32 {
     let exponent = 63 - ns.leading_zeros();
     let mantissa = (ns >> (exponent - 4)) as u32 & 15;
     let bucket = (exponent - 3) * 16 + mantissa;
-    if bucket < BUCKETS { bucket } else { BUCKETS - 1 }
+    if bucket < BUCKETS {
+        bucket
+    } else {
+        BUCKETS - 1
+    }
 }
 
 /// Puts a frame into another device, as it is.
