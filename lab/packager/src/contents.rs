@@ -31,6 +31,14 @@ pub struct Package {
     pub debug: Vec<File>,
 }
 
+/// The cargo packages of all programs, which one call of cargo builds.
+pub const BUILT_TOGETHER: [&str; 4] = [
+    "splitter-agent",
+    "cloudburst-cli",
+    "flow-netsim",
+    "splitter-demo",
+];
+
 /// All packages of a release.
 ///
 /// # Errors

@@ -41,6 +41,9 @@ pub struct Release {
     pub source_date: u32,
     /// Level of gzip, 0 to 9: the higher, the smaller and the slower.
     pub compression: u32,
+    /// Crates that programs may name without being made of them: of a build with which tests were
+    /// built, whose features programs have then, too. None for what is released.
+    pub named_by_tests: &'static [&'static str],
 }
 
 impl Release {

@@ -37,6 +37,7 @@ fn main() -> Result<()> {
         target: arguments.target,
         runner: arguments.runner,
         compression: 9,
+        named_by_tests: &[],
     };
     for (file, bytes) in release.write(&arguments.out)? {
         println!("{}: {:.2} MB", file.display(), bytes as f64 / 1e6);

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use memchr::memmem;
 use serde_json::{Value, json};
 
-use crate::{Package, Release, output};
+use crate::{Package, Release, contents::BUILT_TOGETHER, output};
 
 /// A bill of materials of a package's program, from cargo's own resolution for the target.
 ///
@@ -20,6 +20,7 @@ pub fn of(release: &Release, package: &Package) -> Result<Value> {
     let (mut tree, mut checksums) = (Tree::default(), BTreeMap::new());
     for workspace in workspaces(package) {
         tree.read(&list(release, &workspace)?)?;
+        tree.keep_what_is_needed_by(package.cargo_package);
         let lock = format!("{}Cargo.lock", workspace.directory);
         read_checksums(&String::from_utf8(release.source(&lock)?)?, &mut checksums)?;
     }
@@ -81,7 +82,12 @@ pub fn check(release: &Release, package: &Package, bill: &Value) -> Result<()> {
             named.len()
         );
     }
-    let missing: Vec<_> = named.difference(&listed).cloned().collect();
+    let is_of_tests = |it: &&String| {
+        let mut of_tests = release.named_by_tests.iter();
+        of_tests.any(|name| it.rsplit_once('-').is_some_and(|of| of.0 == *name))
+    };
+    let missing = named.difference(&listed).filter(|it| !is_of_tests(it));
+    let missing: Vec<_> = missing.cloned().collect();
     if !missing.is_empty() {
         let missing = missing.join(", ");
         bail!("the bill of {} lacks {missing}", package.program);
@@ -163,7 +169,8 @@ struct Tree {
 struct Workspace {
     /// Where it lies in the source tree, with a slash at its end if it is not the root.
     directory: &'static str,
-    package: &'static str,
+    /// What is built of it in one call of cargo.
+    packages: &'static [&'static str],
     /// What it is built for, where that is not the target of the release.
     target: Option<&'static str>,
 }
@@ -172,20 +179,21 @@ struct Workspace {
 fn workspaces(package: &Package) -> Vec<Workspace> {
     let mut workspaces = vec![Workspace {
         directory: "",
-        package: package.cargo_package,
+        packages: &BUILT_TOGETHER,
         target: None,
     }];
     if package.has_kernel_programs {
         workspaces.push(Workspace {
             directory: "splitter-ebpf/",
-            package: "splitter-ebpf",
+            packages: &["splitter-ebpf"],
             target: Some("bpfel-unknown-none"),
         });
     }
     workspaces
 }
 
-/// The crates of a workspace's package, as [`Tree::read`] takes them.
+/// The crates of a workspace's packages, as [`Tree::read`] takes them. Features are those of all of
+/// them, as where they are built: what one enables of a crate, the others' programs have, too.
 fn list(release: &Release, workspace: &Workspace) -> Result<String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let target = workspace.target.unwrap_or(&release.target.triple);
@@ -193,7 +201,12 @@ fn list(release: &Release, workspace: &Workspace) -> Result<String> {
         .current_dir(release.root.join(workspace.directory))
         .args(["tree", "--locked", "--edges=normal"])
         .args(["--prefix=depth", "--format={p}|{l}"])
-        .args(["--package", workspace.package])
+        .args(
+            workspace
+                .packages
+                .iter()
+                .map(|it| format!("--package={it}")),
+        )
         .args(["--target", target]);
     output(&mut cargo)
 }
@@ -204,7 +217,7 @@ impl Tree {
     fn read(&mut self, text: &str) -> Result<()> {
         let first = self.crates.first().map(Crate::purl);
         let mut above: Vec<String> = Vec::new();
-        for line in text.lines() {
+        for line in text.lines().filter(|it| !it.is_empty()) {
             let name = line.trim_start_matches(|it: char| it.is_ascii_digit());
             let depth: usize = line[..line.len() - name.len()].parse()?;
             let found = read_crate(name).with_context(|| format!("cannot read {line}"))?;
@@ -219,6 +232,25 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// Leaves a crate of this project, which becomes the first, and what it needs.
+    fn keep_what_is_needed_by(&mut self, root: &str) {
+        let is_root = |it: &Crate| it.name == root && it.is_own;
+        let Some(at) = self.crates.iter().position(is_root) else {
+            return;
+        };
+        let root = self.crates.remove(at);
+        let (mut needed, mut open) = (BTreeSet::new(), vec![root.purl()]);
+        self.crates.insert(0, root);
+        while let Some(next) = open.pop() {
+            if needed.insert(next.clone()) {
+                let uses = self.dependencies.get(&next);
+                open.extend(uses.into_iter().flatten().cloned());
+            }
+        }
+        self.crates.retain(|it| needed.contains(&it.purl()));
+        self.dependencies.retain(|of, _| needed.contains(of));
     }
 }
 
@@ -268,6 +300,18 @@ mod tests {
 
         tree.read("0inside v0.1.0 (/src/inside)|MIT\n").unwrap();
         assert!(tree.dependencies["pkg:cargo/own@0.1.0"].contains("pkg:cargo/inside@0.1.0"));
+    }
+
+    #[test]
+    fn what_another_program_needs_is_left_out() {
+        let text = "0other v0.1.0 (/src/other)|MIT\n1rand v0.10.3|MIT\n2zeroize v1.9.1|MIT\n\
+                    1ring v0.17.0|MIT\n\n0own v0.1.0 (/src/own)|MIT\n1rand v0.10.3|MIT (*)\n";
+        let mut tree = Tree::default();
+        tree.read(text).unwrap();
+        tree.keep_what_is_needed_by("own");
+        let names: Vec<_> = tree.crates.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["own", "rand", "zeroize"]);
+        assert!(!tree.dependencies.contains_key("pkg:cargo/other@0.1.0"));
     }
 
     #[test]
