@@ -11,7 +11,7 @@ use cloudburst::{
 };
 use tokio::time::Instant;
 
-/// What is tested: asks until there is a reply, and says how often it asked.
+/// The client under test: asks until there is a reply, and says how often it asked.
 async fn ask(client: &Endpoint, server: PeerId) -> Result<u32, cloudburst::Error> {
     let mut asked = 1;
     loop {

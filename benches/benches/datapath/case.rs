@@ -31,7 +31,7 @@ pub(super) struct Case {
     pub(super) runs_of_a_flow: u32,
     /// By which the clock goes on, as it does in traffic; it stands still where there is none.
     pub(super) pace: Option<Pace>,
-    /// What rises with each packet that is timed, if these are what the name says.
+    /// A counter that rises with each timed packet which is what the case's name says.
     pub(super) counts: Option<fn(&Counters) -> u64>,
     /// The part of the timed packets for which that has to be so.
     pub(super) at_least: f64,

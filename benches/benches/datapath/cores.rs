@@ -1,4 +1,4 @@
-//! The same packets on one core, on two and on all at once, which share what the kernel keeps once.
+//! Cost of a packet on one core, on two and on all at once, which share the tables that exist once.
 
 use std::sync::Barrier;
 use std::thread::{self, available_parallelism};
@@ -12,7 +12,7 @@ use super::case::thread_time;
 use super::loaded::Loaded;
 use super::{SHORT_RUNS, YARDSTICK, from_port, full_segment, gigabit, loaded};
 
-/// Of which the median is taken.
+/// Number of timed runs, of which the median is taken.
 const ROUNDS: usize = 7;
 
 /// Runs of one flow, and flows of a round.

@@ -18,7 +18,7 @@ use super::{TABLE_SIZE, TRACKED, YARDSTICK, full_segment, loaded_with_room, spli
 /// Packets of the list, as the yardstick has it.
 pub(super) const LISTED: u32 = 1 << 20;
 
-/// Of the mixed traffic: flows that are long, of which three packets in four are, and the packets of each short one.
+/// Mixed traffic: its long flows, which send three packets in four, and the packets of each short one.
 const LONG_FLOWS: u32 = 1_000;
 const SHORT_PACKETS: u32 = 8;
 

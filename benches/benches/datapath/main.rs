@@ -162,7 +162,7 @@ fn datapath(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What criterion does not time: several cores at once, and a trace from its beginning to its end, in
+/// Measures what criterion cannot time: several cores at once, and a trace from its beginning to its end, in
 /// ns a packet above a program that does nothing there.
 fn write_once() {
     let mut figures = cores::measure();
@@ -282,7 +282,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Of 2^20 flows by chance, in a table that is made for as many, the part that has a slot.
+/// The part of 2^20 random flows that finds a slot in a table made for as many.
 const TRACKED: f64 = 0.98;
 
 /// Packets that were counted in a flow.

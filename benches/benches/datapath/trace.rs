@@ -26,7 +26,7 @@ const MOST_PACKETS: f64 = 20_000.0;
 /// Between the packets of a flow, in the mean.
 const GAP_SECONDS: f64 = 0.005;
 
-/// What a packet of the trace takes, above a program that only draws it.
+/// Cost of a packet of the trace above a program that only draws it.
 pub(super) fn measure() -> Vec<(String, f64)> {
     let trace = trace();
     let flows = trace
