@@ -146,7 +146,8 @@ balancers! {
         Some(asked.choose(&presto, &mut (), asked.flow()?))
     };
     choose_tr: |asked| {
-        Some(asked.choose(&EarliestArrival { seed: SEED }, &mut (), asked.flow()?))
+        let balancer = EarliestArrival { seed: SEED };
+        Some(asked.paths.choose_in_order(&balancer, asked.flow()?, &asked.packet))
     };
 }
 

@@ -6,7 +6,10 @@
 //! CPUs share, and adds to them by atomic operations: no packet is lost to another CPU's.
 
 use flow_balance::arithmetic::{less, max, min, saturating_add, select};
-use flow_balance::{MAX_PATHS, PathId, PathSet, PathView, Paths, ServiceTime};
+use flow_balance::{
+    Balancer, EarliestArrival, EarliestFlow, MAX_PATHS, Packet, PathId, PathSet, PathView, Paths,
+    ServiceTime,
+};
 
 use crate::cpu_queues::SharedWord;
 use crate::flow::Class;
@@ -173,30 +176,55 @@ impl<'a, W: SharedWord> LivePaths<'a, W> {
         self.site
     }
 
+    /// Chooses the path of a packet so that its flow stays in order.
+    ///
+    /// The flow notes only what the queue in front of the path takes. A packet that is dropped there
+    /// leaves its place to the next one, which may arrive earlier than it would have: earlier, too,
+    /// than the last packet that really went, by another path.
+    #[inline(always)]
+    pub fn choose_in_order(
+        &self,
+        balancer: &EarliestArrival,
+        flow: &mut EarliestFlow,
+        packet: &Packet,
+    ) -> PathId {
+        let before = *flow;
+        let path = balancer.choose(&mut (), flow, self, packet);
+        if self.is_full(path) {
+            *flow = before;
+        }
+        path
+    }
+
     /// Puts a packet into the queue in front of a tunnel. Where that is full already it is dropped
     /// there, and so not counted.
     #[inline(always)]
     pub fn send(&self, path: PathId, bytes: u32) {
+        if self.is_full(path) {
+            return;
+        }
         let tunnel = &self.site.tunnels[path.index()];
         let (service_ns, now_ns) = (tunnel.service.of(bytes as u64), self.now_ns);
         let (first, all) = (
             &self.queues.first[path.index()],
             &self.queues.all[path.index()],
         );
-        let first_until_ns = max(first.get(), now_ns);
-        let full_ns = if self.goes_first {
-            now_ns
-        } else {
-            first_until_ns
-        };
-        let own = if self.goes_first { first } else { all };
-        if own.get() > full_ns.saturating_add(tunnel.queue_ns) {
-            return;
-        }
         add(all, now_ns, service_ns);
         if self.goes_first {
             add(first, now_ns, service_ns);
         }
+    }
+
+    /// Whether the queue in front of a tunnel drops what comes now.
+    #[inline(always)]
+    fn is_full(&self, path: PathId) -> bool {
+        let empty_ns = if self.goes_first {
+            self.now_ns
+        } else {
+            max(self.queues.first[path.index()].get(), self.now_ns)
+        };
+        let queue_ns = self.site.tunnels[path.index()].queue_ns;
+        self.free_at_ns(path) > empty_ns.saturating_add(queue_ns)
     }
 
     /// When the last byte in front of each tunnel will have left that a packet waits for.

@@ -2,7 +2,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::vec::Vec;
 
-use flow_balance::{Balancer, EarliestArrival, EarliestFlow, Packet};
+use flow_balance::{EarliestArrival, EarliestFlow, Packet};
 use proptest::prelude::*;
 
 use super::*;
@@ -113,6 +113,50 @@ fn mark_of_a_tunnel_leaves_all_other_bits() {
     assert_eq!(site.marked(0xffff_ffff, path(1)), 0xffff_f17f);
 }
 
+/// The times when tunnels that are FIFOs will have sent what they hold; what does not fit is dropped.
+#[derive(Default)]
+struct Fifos([u64; MAX_PATHS]);
+
+impl Fifos {
+    /// Returns when a packet arrives at the other end.
+    fn take(&mut self, tunnel: &TunnelPath, of: PathId, now_ns: u64, bytes: u32) -> Option<u64> {
+        let free_at_ns = &mut self.0[of.index()];
+        if *free_at_ns > now_ns + tunnel.queue_ns {
+            return None;
+        }
+        *free_at_ns = (*free_at_ns).max(now_ns) + tunnel.service.of(bytes.into());
+        Some(*free_at_ns + tunnel.propagation_ns)
+    }
+}
+
+#[test]
+fn what_follows_a_dropped_packet_does_not_overtake_what_went_before_it() {
+    let site = site(&[(MBIT, 3_000_000), (MBIT, 2_000_000)], false);
+    let queues = TunnelQueues::<Cell<u64>>::default();
+    let mut flow = EarliestFlow::default();
+    let mut choose = |now_ns, bytes| {
+        let paths = LivePaths::new(&site, &queues, Some(Class::Long), now_ns);
+        let packet = Packet {
+            now_ns,
+            bytes,
+            flow_hash: 1,
+        };
+        let path = paths.choose_in_order(&EarliestArrival::default(), &mut flow, &packet);
+        let is_full = paths.is_full(path);
+        paths.send(path, bytes);
+        (path.index(), is_full)
+    };
+    let others = LivePaths::new(&site, &queues, Some(Class::Long), 1_000);
+    others.send(path(0), 4_737);
+    others.send(path(1), 6_263);
+    // Arrives after 52.9 ms.
+    assert_eq!(choose(1_000, 1_500), (0, false));
+    // Would arrive after 64.1 ms.
+    assert_eq!(choose(1_000, 1_500), (1, true));
+    // By the second tunnel it would arrive after 52.6 ms.
+    assert_eq!(choose(201_000, 60), (0, false));
+}
+
 proptest! {
     /// One flow over tunnels that are FIFOs of the stated rates and delays: each packet arrives after
     /// the one before, whatever else the tunnels carry.
@@ -124,7 +168,7 @@ proptest! {
         let tunnels: Vec<_> = tunnels.iter().map(|(rate, ms)| (rate * MBIT, ms * 1_000_000)).collect();
         let site = site(&tunnels, false);
         let queues = TunnelQueues::<Cell<u64>>::default();
-        let mut free_at_ns = [0u64; MAX_PATHS];
+        let mut fifos = Fifos::default();
         let mut flow = [EarliestFlow::default(); 2];
         let (mut now_ns, mut last_ns) = (1_000u64, [0; 2]);
         for (gap_ns, bytes, is_other) in packets {
@@ -132,16 +176,12 @@ proptest! {
             let paths = LivePaths::new(&site, &queues, Some(Class::Long), now_ns);
             let packet = Packet { now_ns, bytes, flow_hash: is_other.into() };
             let of = usize::from(is_other);
-            let chosen = EarliestArrival::default().choose(&mut (), &mut flow[of], &paths, &packet);
+            let chosen = paths.choose_in_order(&EarliestArrival::default(), &mut flow[of], &packet);
             paths.send(chosen, bytes);
             let tunnel = &site.tunnels[chosen.index()];
-            // What does not fit is dropped.
-            let free_at_ns = &mut free_at_ns[chosen.index()];
-            if *free_at_ns > now_ns + tunnel.queue_ns {
+            let Some(arrives_ns) = fifos.take(tunnel, chosen, now_ns, bytes) else {
                 continue;
-            }
-            *free_at_ns = (*free_at_ns).max(now_ns) + tunnel.service.of(bytes.into());
-            let arrives_ns = *free_at_ns + tunnel.propagation_ns;
+            };
             prop_assert!(arrives_ns >= last_ns[of], "{arrives_ns} after {}", last_ns[of]);
             last_ns[of] = arrives_ns;
         }
