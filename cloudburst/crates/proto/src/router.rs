@@ -196,8 +196,13 @@ impl Router {
         self.paths.arrived(now, id, header, from);
         self.outbound.heard(now, id);
         if let Some(paths) = self.paths.statistics(id) {
+            let was_abandoned = self.outbound.sender.is_abandoned(id);
             self.outbound.answered(now, id, &paths, &mut self.timers);
             self.upkeep(now).rekey(id, paths.ack_timeout());
+            if was_abandoned {
+                // Its alarm knows of no keepalive.
+                self.look_after(now, id);
+            }
         }
     }
 

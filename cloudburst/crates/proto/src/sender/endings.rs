@@ -108,6 +108,12 @@ impl Sender {
         self.peers.get(id).is_some_and(|outbox| outbox.is_closed)
     }
 
+    /// Whether nothing was heard of a peer while a message to it had time.
+    pub(crate) fn is_abandoned(&self, id: PeerId) -> bool {
+        let outbox = self.peers.get(id);
+        outbox.is_some_and(|outbox| outbox.is_abandoned)
+    }
+
     /// When the oldest message to a peer was accepted that it may have all of, and is not to have
     /// twice.
     pub(crate) fn oldest_sent(&self, peer: PeerId) -> Option<Time> {

@@ -136,3 +136,34 @@ fn who_answers_now_and_then_gets_everything() {
         assert!(late.is_none(), "{late:?}");
     }
 }
+
+/// Both have asked the other something. The first takes the peer for gone at 2 s, hears one of its pings at
+/// 8 s, and gets another address at 20 s; replies come at 50 s and later.
+#[test]
+fn who_waits_for_a_reply_and_hears_the_peer_again_can_be_replied_to() {
+    let mute = |mute| Fault::Mute { host: 1, mute };
+    let mut scenario = Scenario::plain(6)
+        .keyed(1)
+        .lifetime(Duration::from_millis(800))
+        .fault(SECOND, mute(true))
+        .fault(5 * SECOND, mute(false))
+        .fault(20 * SECOND, Fault::Rebind { host: 0 });
+    scenario.hosts[1].think_ns = 50 * SECOND;
+    scenario.hosts[0].think_ns = 52 * SECOND;
+    let request = |from, at| SendPlan {
+        from,
+        to: 1 - from,
+        is_request: true,
+        back: from == 1,
+        ..SendPlan::new(at, 1_000)
+    };
+    let lost = SendPlan::new(1_100 * MILLI, 1_000);
+    scenario.sends = vec![request(0, 0), request(1, 500 * MILLI), lost];
+    let outcome = run(scenario);
+    let ends = outcome.records().messages.iter();
+    let ends: Vec<_> = ends.map(|it| (it.from, it.receipt().is_some())).collect();
+    let both_ways = [(0, true), (1, true)];
+    assert_eq!(ends[..2], both_ways, "requests");
+    assert_eq!(ends[2], (0, false), "a message to who is silent");
+    assert_eq!(ends[3..], [(1, true), (0, true)], "replies");
+}
