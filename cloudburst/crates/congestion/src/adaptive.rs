@@ -33,9 +33,9 @@ const STARTING_GAIN: f64 = 2.0;
 const PACING_GAIN: f64 = 1.25;
 /// Datagrams that may leave together however slow the path is.
 const BURST_DATAGRAMS: f64 = 2.0;
-/// And as many as there are bottlenecks, up to so many, where that takes no longer than this at the rate, and no more
-/// than this share of a round trip: one by each makes no queue, and a host that wakes for each pair does little else.
-const WIDE_DATAGRAMS: f64 = 4.0;
+/// And so many by each bottleneck, up to four times as many, where that takes no longer than this at the rate, and no
+/// more than this share of a round trip: a host that wakes for each pair does little else.
+const WIDE_DATAGRAMS: f64 = 4.0 * BURST_DATAGRAMS;
 const WIDE_TIME: Duration = Duration::from_millis(1);
 const WIDE_SHARE: f64 = 0.25;
 /// The pause in rounds between reductions for losses without a queue, and the share from which on
@@ -379,7 +379,7 @@ impl AdaptiveController {
             return self.datagram as usize;
         }
         let time = WIDE_TIME.min(self.round_trip.mul_f64(WIDE_SHARE));
-        let most = self.bottlenecks.clamp(BURST_DATAGRAMS, WIDE_DATAGRAMS);
+        let most = (BURST_DATAGRAMS * self.bottlenecks).min(WIDE_DATAGRAMS);
         let bytes = bytes_per_s * time.as_secs_f64();
         bytes.clamp(BURST_DATAGRAMS * self.datagram, most * self.datagram) as usize
     }

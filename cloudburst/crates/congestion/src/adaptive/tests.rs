@@ -155,9 +155,9 @@ fn a_loss_at_the_end_of_a_message_is_chance_where_few_are_lost_over_many() {
     }
 }
 
-/// Four bottlenecks carry one datagram each while one carries four in a row.
+/// Four bottlenecks carry two datagrams each while one carries eight in a row.
 #[test]
-fn as_many_leave_together_as_there_are_bottlenecks_if_that_is_little_of_a_round_trip() {
+fn two_leave_together_for_each_bottleneck_if_that_is_little_of_a_round_trip() {
     let burst = |window: f64, bottlenecks, round_trip| {
         let mut controller = AdaptiveController::new(Time::ZERO, round_trip);
         controller.window = window * DATAGRAM as f64;
@@ -174,8 +174,13 @@ fn as_many_leave_together_as_there_are_bottlenecks_if_that_is_little_of_a_round_
         "it takes eight milliseconds"
     );
     assert_eq!(burst(40.0, 1.0, millis(10)), 2);
-    assert_eq!(burst(40.0, 4.0, millis(10)), 4);
-    assert_eq!(burst(40.0, 16.0, millis(10)), 4, "they may share one");
+    assert_eq!(
+        burst(40.0, 4.0, millis(10)),
+        5,
+        "what leaves in a millisecond"
+    );
+    assert_eq!(burst(80.0, 4.0, millis(10)), 8);
+    assert_eq!(burst(80.0, 16.0, millis(10)), 8, "they may share one");
 }
 
 #[test]

@@ -61,8 +61,8 @@ fn print_tables((messages, seeds): (u64, u64)) {
     ];
     for delay_ns in [100 * MICRO, 5_000 * MICRO] {
         println!(
-            "\nround trip {} ms; arrival of the message and return of the stop in ms\n\
-             {:<16} {:>6} | {:>7} {:>7} {:>7} {:>7} | {:>7} {:>7} | {:>6} {:>8} {:>6} {:>5}",
+            "\nround trip {} ms; arrival of the message and return of the stop in ms; timers of both hosts for a message\n\
+             {:<16} {:>6} | {:>7} {:>7} {:>7} {:>7} | {:>7} {:>7} | {:>6} {:>8} {:>6} {:>5} {:>6}",
             delay_ns as f64 / 5e5,
             "",
             "bytes",
@@ -75,7 +75,8 @@ fn print_tables((messages, seeds): (u64, u64)) {
             "sent/n",
             "needed/n",
             "failed",
-            "bulk"
+            "bulk",
+            "timers"
         );
         for weather in weathers {
             let outcomes: Vec<_> = (0..seeds)
@@ -165,7 +166,7 @@ fn line(name: &str, bytes: Option<usize>, outcomes: &[Outcome]) {
     };
     let symbols = sum(|receipt| receipt.symbols);
     println!(
-        "{name:<16} {:>6} | {:>7.2} {:>7.2} {:>7.2} {:>7.2} | {:>7.2} {:>7.2} | {:>6.3} {:>8.3} {:>6} {:>5.2}",
+        "{name:<16} {:>6} | {:>7.2} {:>7.2} {:>7.2} {:>7.2} | {:>7.2} {:>7.2} | {:>6.3} {:>8.3} {:>6} {:>5.2} {:>6.1}",
         bytes.map_or("all".into(), |bytes| bytes.to_string()),
         arrivals.iter().sum::<f64>() / arrivals.len() as f64,
         percentile(&arrivals, 0.5),
@@ -177,7 +178,16 @@ fn line(name: &str, bytes: Option<usize>, outcomes: &[Outcome]) {
         sum(|receipt| receipt.needed) / symbols,
         messages.len() - receipts.len(),
         bulk_share(outcomes),
+        timers(outcomes),
     );
+}
+
+/// How often timers have woken the hosts, for each message of any length.
+fn timers(outcomes: &[Outcome]) -> f64 {
+    let hosts = outcomes.iter().flat_map(|outcome| &outcome.world.hosts);
+    let timers: u64 = hosts.map(|host| host.totals.timers).sum();
+    let messages = outcomes.iter().map(|it| it.records().messages.len());
+    timers as f64 / messages.sum::<usize>() as f64
 }
 
 /// Of what the paths that bulk uses carry.

@@ -21,6 +21,8 @@ pub(crate) struct HostTotals {
     window_bytes: u64,
     recent: VecDeque<(u64, u64)>,
     recent_bytes: u64,
+    /// How often its timer has woken it.
+    pub(crate) timers: u64,
     pub(crate) datagrams_sent: u64,
     bytes_sent: u64,
     datagrams_received: u64,
@@ -52,6 +54,7 @@ impl HostTotals {
             window_bytes: (per_s / 10.0) as u64 + BURST_BYTES,
             recent: VecDeque::new(),
             recent_bytes: 0,
+            timers: 0,
             datagrams_sent: 0,
             bytes_sent: 0,
             datagrams_received: 0,

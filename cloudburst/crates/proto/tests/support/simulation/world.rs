@@ -193,6 +193,7 @@ impl World {
             return;
         }
         host.timer = None;
+        host.totals.timers += 1;
         let now = host.clock.tell(self.now);
         let is_due = host.endpoint.next_deadline().is_some_and(|due| due <= now);
         if is_due {
