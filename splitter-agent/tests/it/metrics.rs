@@ -50,6 +50,12 @@ fn after_traffic(test: impl FnOnce(&Site, Connection) + Send) {
         // The pause that lets it move to the other tunnel.
         std::thread::sleep(Duration::from_millis(50));
         long.send(200_000);
+        // What leaves by tunnels is looked at every few seconds, and before that there is nothing to show.
+        site::within(SWEPT, "a look at the tunnels", || {
+            let (_, text) = site.get("/metrics").ok()?;
+            text.contains("\nsplitter_tunnel_egress_packets_total{")
+                .then_some(())
+        });
         test(site, long);
         assert!(daemon.end(Signal::SIGTERM).success());
     });
