@@ -61,7 +61,7 @@ mod time {
 pub use cloudburst_congestion::{
     CongestionControl, DEFAULT_INITIAL_ROUND_TRIP, MIN_DATAGRAM_BYTES, Reservation,
 };
-pub use cloudburst_security::{Identity, KeyMismatch, RefusedKeys, Security};
+pub use cloudburst_security::{Identity, KeyMismatch, RandomnessError, RefusedKeys, Security};
 pub use cloudburst_wire::{
     BusyAnswers, Failure, FailureReason, IDENTITY_BYTES, IdentityError, Key, KeyError, KeyKind,
     Keyring, KeyringError, MAX_FAILURE_TEXT_BYTES, PublicKey, SECRET_BYTES, SecretKey, Time,

@@ -19,7 +19,7 @@ mod sealed_tests;
 #[cfg(test)]
 mod tests;
 
-use cloudburst_security::{Randomness, Security};
+use cloudburst_security::{Randomness, RandomnessError, Security};
 
 use super::{
     config::{ConfigError, HostCapacity, TransportConfig},
@@ -42,8 +42,8 @@ pub enum StartError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The system has no randomness to draw secrets from.
-    #[error("cannot draw random numbers from the system: {0}")]
-    Randomness(#[from] getrandom::Error),
+    #[error(transparent)]
+    Randomness(#[from] RandomnessError),
 }
 
 /// Sends and receives messages; see the [crate](super).
@@ -63,9 +63,21 @@ impl Transport {
     ///
     /// # Errors
     ///
-    /// If a setting is wrong, or the system has no randomness.
+    /// If a setting is wrong, or the system has no randomness. In WebAssembly that no system runs
+    /// (`wasm32-unknown-unknown`) it always is so: see [`Self::seeded`].
     pub fn new(config: TransportConfig, now: Time) -> Result<Self, StartError> {
         Ok(Self::start(config, &Randomness::from_system()?, now)?)
+    }
+
+    /// Starts a transport whose host has drawn the randomness, where there is no system to ask: from
+    /// `crypto.getRandomValues` in a browser, for one. The seed has to come from a generator fit for
+    /// cryptography, anew for each start, and to be known to nobody else: all secrets come from it.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is wrong.
+    pub fn seeded(config: TransportConfig, seed: [u8; 32], now: Time) -> Result<Self, ConfigError> {
+        Self::start(config, &Randomness::from_key(seed), now)
     }
 
     /// Starts a transport that does the same each time, for tests and simulations: who knows or
@@ -79,7 +91,7 @@ impl Transport {
         seed: [u8; 32],
         now: Time,
     ) -> Result<Self, ConfigError> {
-        Self::start(config, &Randomness::deterministic(seed), now)
+        Self::seeded(config, seed, now)
     }
 
     fn start(config: TransportConfig, random: &Randomness, now: Time) -> Result<Self, ConfigError> {

@@ -21,7 +21,7 @@ pub use self::{
     inbound::Inbound,
     key_mismatch::{KeyMismatch, KeyMismatches, RefusedKeys},
     message_window::{MAX_SPAN, MessageStatus, MessageWindow},
-    randomness::{Purpose, Randomness},
+    randomness::{Purpose, Randomness, RandomnessError},
     remotes::Remotes,
     replay_store::{Freshness, MOST_OFFER_AGE, RETRY_LIFETIME, ReplayStore},
     secrets::Secrets,

@@ -12,6 +12,21 @@ use zeroize::Zeroizing;
 /// Source of all that is random in a transport.
 pub struct Randomness(Zeroizing<[u8; 32]>);
 
+/// Why there is no randomness to draw secrets from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RandomnessError {
+    /// The system's generator has failed.
+    #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
+    #[error("cannot draw random numbers from the system: {0}")]
+    System(#[from] getrandom::Error),
+    /// WebAssembly has no system here: its host has to hand random bytes over.
+    #[error(
+        "there is no system to draw random numbers from; draw 32 bytes from the host of the program and start with Transport::seeded"
+    )]
+    NoSystem,
+}
+
 /// Purpose that numbers are drawn for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
@@ -35,16 +50,18 @@ impl Randomness {
     ///
     /// # Errors
     ///
-    /// If the system has no randomness to give.
-    pub fn from_system() -> Result<Self, getrandom::Error> {
+    /// If the system has no randomness to give, or there is none, as in WebAssembly that no system runs
+    /// (`wasm32-unknown-unknown`).
+    pub fn from_system() -> Result<Self, RandomnessError> {
         let mut key = Zeroizing::new([0; 32]);
-        getrandom::fill(&mut *key)?;
+        fill(&mut key)?;
         Ok(Self(key))
     }
 
-    /// Returns the same source each time: for tests and simulations.
-    pub fn deterministic(seed: [u8; 32]) -> Self {
-        Self(Zeroizing::new(seed))
+    /// Takes a key that the caller has drawn from a generator fit for cryptography, anew for each start
+    /// and known to nobody else. From the same key comes the same each time: for tests and simulations.
+    pub fn from_key(key: [u8; 32]) -> Self {
+        Self(Zeroizing::new(key))
     }
 
     /// Returns the numbers for a purpose, from the first.
@@ -53,6 +70,16 @@ impl Randomness {
         random.set_stream(purpose as u64);
         random
     }
+}
+
+#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
+fn fill(key: &mut [u8; 32]) -> Result<(), RandomnessError> {
+    Ok(getrandom::fill(key)?)
+}
+
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+fn fill(_: &mut [u8; 32]) -> Result<(), RandomnessError> {
+    Err(RandomnessError::NoSystem)
 }
 
 impl fmt::Debug for Randomness {
@@ -73,7 +100,7 @@ mod tests {
     fn no_purpose_draws_what_another_does_and_each_start_draws_anew() {
         let mut seen = HashSet::new();
         let [one, other] = [(); 2].map(|()| Randomness::from_system().expect("it has some"));
-        for source in [one, other, Randomness::deterministic([7; 32])] {
+        for source in [one, other, Randomness::from_key([7; 32])] {
             for purpose in [
                 Purpose::TokenSecret,
                 Purpose::HashSeed,

@@ -8,7 +8,7 @@ use crate::{
 };
 
 fn handshake(config: &TransportConfig) -> Handshake {
-    Handshake::new(config, &Randomness::deterministic([7; 32]), Time::ZERO).0
+    Handshake::new(config, &Randomness::from_key([7; 32]), Time::ZERO).0
 }
 
 const SYMBOL: Body<'_> = Body::Symbol(Symbol {
