@@ -65,6 +65,15 @@ fn is_no_family(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(97 | 47 | 10_047))
 }
 
+/// Names the system's own limit of what a socket may ask for.
+const LARGEST_BUFFERS: &str = if cfg!(any(target_os = "linux", target_os = "android")) {
+    "net.core.rmem_max and net.core.wmem_max"
+} else if cfg!(unix) {
+    "kern.ipc.maxsockbuf"
+} else {
+    "the system's limit"
+};
+
 fn warn_of_small_buffers(sockets: &[Socket], wanted: usize) {
     let given = sockets.iter().filter_map(|it| it.buffer_bytes().ok()).min();
     if let Some(given) = given.filter(|given| *given < wanted) {
@@ -72,7 +81,7 @@ fn warn_of_small_buffers(sockets: &[Socket], wanted: usize) {
             wanted_bytes = wanted,
             given_bytes = given,
             "the kernel gives sockets smaller buffers than wanted, so bursts may be lost; \
-             raise net.core.rmem_max and net.core.wmem_max, or lower socket_buffer_bytes"
+             raise {LARGEST_BUFFERS}, or lower socket_buffer_bytes"
         );
     }
 }

@@ -98,7 +98,8 @@ impl EndpointConfig {
     }
 
     /// Marks what is sent with this differentiated services code point (RFC 2474), 0 to 63. Default
-    /// 0; others are of use where the network knows them.
+    /// 0; others are of use where the network knows them. Linux and Android alone take others: elsewhere
+    /// [`Endpoint::bind`](super::Endpoint::bind) refuses them.
     ///
     /// # Errors
     ///

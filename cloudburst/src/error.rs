@@ -58,7 +58,7 @@ pub enum BindError {
     Protocol(#[from] StartError),
     /// Somebody else has the port.
     #[error(
-        "cannot bind UDP {address}: another process has it; stop that process or choose another port (`ss -lunp` shows who it is)"
+        "cannot bind UDP {address}: another process has it; stop that process or choose another port (`{SHOWS_PORTS}` shows who it is)"
     )]
     InUse {
         /// The address that was asked for.
@@ -66,7 +66,7 @@ pub enum BindError {
     },
     /// No address of this machine.
     #[error(
-        "cannot bind UDP {address}: no interface of this machine has that address; choose one that `ip address` shows, or 0.0.0.0"
+        "cannot bind UDP {address}: no interface of this machine has that address; choose one that `{SHOWS_ADDRESSES}` shows, or 0.0.0.0"
     )]
     NotLocal {
         /// The address that was asked for.
@@ -74,7 +74,7 @@ pub enum BindError {
     },
     /// A port that needs a privilege.
     #[error(
-        "cannot bind UDP {address}: not permitted; choose a port of 1024 or above, or grant CAP_NET_BIND_SERVICE"
+        "cannot bind UDP {address}: not permitted; choose a port of 1024 or above, or {GRANT_PORT}"
     )]
     NotPermitted {
         /// The address that was asked for.
@@ -99,6 +99,29 @@ pub enum BindError {
         source: io::Error,
     },
 }
+
+/// Commands and rights of the system at hand, for remedies.
+const SHOWS_PORTS: &str = if cfg!(any(target_os = "linux", target_os = "android")) {
+    "ss -lunp"
+} else if cfg!(windows) {
+    "netstat -abn -p UDP"
+} else if cfg!(target_os = "freebsd") {
+    "sockstat -l -P udp"
+} else {
+    "lsof -nP -iUDP"
+};
+const SHOWS_ADDRESSES: &str = if cfg!(any(target_os = "linux", target_os = "android")) {
+    "ip address"
+} else if cfg!(windows) {
+    "ipconfig"
+} else {
+    "ifconfig"
+};
+const GRANT_PORT: &str = if cfg!(any(target_os = "linux", target_os = "android")) {
+    "grant CAP_NET_BIND_SERVICE"
+} else {
+    "run it with an administrator's rights"
+};
 
 fn unspecified(of_family: &IpAddr) -> IpAddr {
     match of_family {

@@ -61,9 +61,7 @@ impl Socket {
         let io = watch(bare).map_err(error("watch"))?;
         let state = UdpSocketState::new(UdpSockRef::from(&io)).map_err(error("prepare"))?;
         without_time_stamps(&io).map_err(error("prepare"))?;
-        state
-            .enable_transport_errors(UdpSockRef::from(&io))
-            .map_err(error("hear of unreachable addresses on"))?;
+        hear_of_unreachable(&io, &state).map_err(error("hear of unreachable addresses on"))?;
         if dscp != 0 && !cfg!(any(target_os = "linux", target_os = "android")) {
             let source = io::Error::new(io::ErrorKind::Unsupported, "only done on Linux");
             return Err(error("set the DSCP of")(source));
@@ -292,6 +290,18 @@ fn without_time_stamps(io: &WatchedSocket) -> io::Result<()> {
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn without_time_stamps(_: &WatchedSocket) -> io::Result<()> {
+    Ok(())
+}
+
+/// Asks for what the network says of datagrams that it could not deliver. Linux alone says which these
+/// were; elsewhere calls fail now and then, which is counted, and dead paths are found by their silence.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn hear_of_unreachable(io: &WatchedSocket, state: &UdpSocketState) -> io::Result<()> {
+    state.enable_transport_errors(UdpSockRef::from(io))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn hear_of_unreachable(_: &WatchedSocket, _: &UdpSocketState) -> io::Result<()> {
     Ok(())
 }
 
