@@ -240,7 +240,7 @@ pub(crate) static NEEDS: &[Need] = &[
     Need {
         purposes: TEST,
         kind: Kind::MinimumToolchain,
-        why: "the oldest compiler that packages promise to work with, and targets without std",
+        why: "the oldest compiler that packages promise to work with, and targets that nothing here runs on",
     },
     Need {
         purposes: TEST,

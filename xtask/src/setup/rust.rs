@@ -23,6 +23,18 @@ pub(crate) const BARE_TARGETS: [&str; 4] = [
     "x86_64-unknown-none",
 ];
 
+/// Systems that nothing here runs on, and for which Cloudburst's library is to compile.
+pub(crate) const PLATFORM_TARGETS: [&str; 3] = [
+    "aarch64-apple-darwin",
+    "x86_64-pc-windows-gnu",
+    "x86_64-unknown-freebsd",
+];
+
+/// All targets that the oldest compiler is installed with.
+fn targets() -> impl Iterator<Item = &'static str> {
+    BARE_TARGETS.into_iter().chain(PLATFORM_TARGETS)
+}
+
 /// The oldest compiler that the packages promise to work with.
 pub(crate) struct MinimumToolchain {
     directory: PathBuf,
@@ -44,10 +56,7 @@ impl MinimumToolchain {
             .map(|entry| entry.path())
             .with_context(|| format!("Rust {MINIMUM_VERSION} is not there; `cargo xtask setup` installs it where rustup can download it"))?;
         let rustlib = directory.join("lib/rustlib");
-        if let Some(target) = BARE_TARGETS
-            .iter()
-            .find(|target| !rustlib.join(target).join("lib").is_dir())
-        {
+        if let Some(target) = targets().find(|target| !rustlib.join(target).join("lib").is_dir()) {
             bail!("Rust {MINIMUM_VERSION} lacks the target {target}; `cargo xtask setup` adds it");
         }
         Ok(Self { directory })
@@ -72,7 +81,10 @@ impl MinimumToolchain {
         Run::new("rustup")
             .args(["toolchain", "install", MINIMUM_VERSION, "--profile=minimal"])
             .arg("--no-self-update")
-            .arg(format!("--target={}", BARE_TARGETS.join(",")))
+            .arg(format!(
+                "--target={}",
+                targets().collect::<Vec<_>>().join(",")
+            ))
             .env("RUSTUP_HOME", rustup_home()?)
             .env_remove("RUSTUP_TOOLCHAIN")
             .run()

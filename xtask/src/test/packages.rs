@@ -1,5 +1,5 @@
 //! Packages as a registry would get them, with the oldest compiler that they promise to work with,
-//! and the `no_std` crates on targets that have no operating system.
+//! the `no_std` crates on targets that have no operating system, and libraries on systems of others.
 
 use std::{
     collections::BTreeSet,
@@ -16,7 +16,7 @@ use super::libtest::Tally;
 use crate::{
     command,
     project::{Project, cargo_home},
-    setup::{BARE_TARGETS, MINIMUM_VERSION, MinimumToolchain},
+    setup::{BARE_TARGETS, MINIMUM_VERSION, MinimumToolchain, PLATFORM_TARGETS},
 };
 
 /// Crates that need no operating system, and where they are to build. The policy counts in atomic
@@ -25,6 +25,13 @@ const WITHOUT_STD: [(&str, &[&str]); 3] = [
     ("cloudburst-code", &BARE_TARGETS),
     ("flow-balance", &["x86_64-unknown-none"]),
     ("splitter-policy", &["x86_64-unknown-none"]),
+];
+
+/// Libraries for systems that nothing here runs on: that they compile is all that is known. The page on
+/// platforms says what each lacks.
+const ELSEWHERE: [(&str, &[&str]); 2] = [
+    ("cloudburst-fec", &PLATFORM_TARGETS),
+    ("cloudburst-proto", &["wasm32-unknown-unknown"]),
 ];
 
 /// Packs every package that is to be published, and builds each from what is in its archive: together,
@@ -101,17 +108,19 @@ fn names(directory: &Path) -> BTreeSet<OsString> {
 }
 
 /// Checks each of these crates for its targets.
-pub(super) fn check_bare_targets(project: &Project) -> Result<Tally> {
+pub(super) fn check_targets(project: &Project) -> Result<Tally> {
     let mut tally = Tally::default();
     let toolchain = MinimumToolchain::find();
-    for (package, targets) in WITHOUT_STD {
+    let bare = WITHOUT_STD.map(|it| (it, &["--no-default-features"][..]));
+    let elsewhere = ELSEWHERE.map(|it| (it, &[][..]));
+    for ((package, targets), features) in bare.into_iter().chain(elsewhere) {
         for target in targets {
             tally.add(match &toolchain {
                 Err(reason) => {
                     Tally::skip(&format!("{package} for {target}"), &format!("{reason:#}"))
                 }
                 Ok(toolchain) => {
-                    check(project, toolchain, package, target)?;
+                    check(project, toolchain, (package, target), features)?;
                     Tally::success()
                 }
             });
@@ -123,14 +132,18 @@ pub(super) fn check_bare_targets(project: &Project) -> Result<Tally> {
 fn check(
     project: &Project,
     toolchain: &MinimumToolchain,
-    package: &str,
-    target: &str,
+    (package, target): (&str, &str),
+    features: &[&str],
 ) -> Result<()> {
     toolchain
         .cargo()
-        .args(["check", "--locked", "--no-default-features"])
+        .args(["check", "--locked"])
+        .args(features)
         .args(["--package", package, "--target", target])
         .env("CARGO_TARGET_DIR", project.target.join("bare-targets"))
+        // Nothing is linked: what dependencies have in C needs no compiler for the target.
+        .env("TARGET_CC", "true")
+        .env("TARGET_AR", "true")
         .current_dir(&project.root)
         .run()
 }

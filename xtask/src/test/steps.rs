@@ -55,8 +55,8 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
     let own = project.clone();
     steps.push(step(
         "targets",
-        "targets without an operating system",
-        move || packages::check_bare_targets(&own),
+        "other systems, and targets without one",
+        move || packages::check_targets(&own),
     ));
     let own = project.clone();
     steps.push(step("kernels", "other kernels", move || {
