@@ -171,6 +171,21 @@ impl BlockingEndpoint {
         Ok(self.sending(sending))
     }
 
+    /// Does what [`Endpoint::enqueue_with`](super::Endpoint::enqueue_with) does, without a runtime.
+    ///
+    /// # Errors
+    ///
+    /// A [`SendError`].
+    pub fn enqueue_with(
+        &self,
+        peer: PeerId,
+        message: impl Into<Bytes>,
+        options: SendOptions,
+    ) -> Result<Sending, SendError> {
+        let sending = self.wait(self.inner.enqueue_with(peer, message, options))?;
+        Ok(self.sending(sending))
+    }
+
     /// Does what [`Endpoint::try_send`](super::Endpoint::try_send) does, without a runtime.
     ///
     /// # Errors
@@ -403,6 +418,19 @@ impl Sending {
     /// Within a runtime of tokio.
     pub fn wait(self) -> Result<Receipt, SendError> {
         self.runtime.block_on(self.inner)
+    }
+
+    /// Waits as [`wait`](Self::wait) does, but not longer than so: nothing if the message is still under
+    /// way then, and it can be waited for again. Once it has returned what became of the message, there is
+    /// nothing more to wait for, and it is to be dropped.
+    ///
+    /// # Panics
+    ///
+    /// Within a runtime of tokio, after its [`BlockingEndpoint`] was dropped, and when called again after
+    /// it has returned what became of the message.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<Receipt, SendError>> {
+        let ended = async { tokio::time::timeout(timeout, &mut self.inner).await };
+        self.runtime.block_on(ended).ok()
     }
 
     /// The message is sent as long as its budget allows, and nobody asks what became of it.

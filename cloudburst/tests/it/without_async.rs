@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloudburst::{SendError, blocking};
+use cloudburst::{SendError, SendOptions, blocking};
 
 use super::{SOON, answering, config, silent};
 
@@ -67,6 +67,12 @@ fn messages_under_way_are_waited_for_dropped_or_let_go() {
 
     let (_socket, address) = silent();
     let nobody = client.connect([address]).unwrap();
+    let options = SendOptions::new().with_deadline(Duration::from_millis(200));
+    let mut sending = client.enqueue_with(nobody, "for a while", options).unwrap();
+    let brief = Duration::from_millis(20);
+    assert!(sending.wait_timeout(brief).is_none(), "it is under way");
+    let ended = sending.wait_timeout(SOON).expect("its time is over");
+    assert!(matches!(ended, Err(SendError::Undelivered(_))), "{ended:?}");
     let sending = client.enqueue(nobody, "nobody reads this").unwrap();
     client.forget(nobody).unwrap();
     assert!(matches!(sending.wait(), Err(SendError::Undelivered(_))));

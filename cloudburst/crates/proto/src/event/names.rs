@@ -102,6 +102,16 @@ impl PeerId {
         }
     }
 
+    /// Returns the id as three numbers, for bindings to other languages.
+    pub const fn to_words(self) -> [u32; 3] {
+        [self.transport.0, self.index, self.generation]
+    }
+
+    /// Takes back what [`to_words`](Self::to_words) has returned. Other numbers stand for nobody.
+    pub const fn from_words([transport, index, generation]: [u32; 3]) -> Self {
+        Self::of(TransportId(transport), index, generation)
+    }
+
     /// Returns the transport that has named it.
     pub const fn transport(self) -> TransportId {
         self.transport
@@ -111,6 +121,13 @@ impl PeerId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_id_comes_back_from_its_words() {
+        let peer = PeerId::of(TransportId(7), 8, 9);
+        assert_eq!(peer.to_words(), [7, 8, 9]);
+        assert_eq!(PeerId::from_words(peer.to_words()), peer);
+    }
 
     #[test]
     fn the_first_routes_differ_in_both_ends() {
