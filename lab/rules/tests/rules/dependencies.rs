@@ -8,7 +8,7 @@ use workspace_rules::cargo;
 use crate::{WORKSPACE, assert_none, crates_of};
 
 /// Packages from the bottom up: each uses only those above it in this list. Proofs come last.
-const ORDER: [&str; 42] = [
+const ORDER: [&str; 43] = [
     // Decisions: no_std, no I/O, no clock.
     "flow-balance",
     "splitter-policy",
@@ -23,6 +23,7 @@ const ORDER: [&str; 42] = [
     "cloudburst-congestion",
     "cloudburst-proto",
     "cloudburst-fec",
+    "cloudburst-ffi",
     "cloudburst-cli",
     // The simulator hosts the machine and the policies.
     "flow-netsim",
@@ -74,13 +75,14 @@ const OF_COMMANDS: [&str; 7] = [
 ];
 
 /// Libraries that applications link, which no command's dependencies may reach.
-const LIBRARIES: [&str; 6] = [
+const LIBRARIES: [&str; 7] = [
     "cloudburst-code",
     "cloudburst-wire",
     "cloudburst-security",
     "cloudburst-congestion",
     "cloudburst-proto",
     "cloudburst-fec",
+    "cloudburst-ffi",
 ];
 
 /// Crates whose modules do not need each other in a circle. Each joins when that holds, and none leaves.
