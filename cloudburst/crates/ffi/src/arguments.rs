@@ -1,8 +1,40 @@
 //! What comes over the boundary, and what goes back: pointers become references, or an error.
 
-use std::ffi::{CStr, c_char};
+use std::{
+    ffi::{CStr, c_char},
+    time::Duration,
+};
 
-use super::status::{Failure, cloudburst_status};
+use super::{
+    CLOUDBURST_FOREVER,
+    status::{Failure, cloudburst_status},
+};
+
+/// Takes a handle or a struct by reference.
+///
+/// # Safety
+///
+/// `pointer` is NULL, or points to a `T` that nobody changes or frees while the reference lives.
+pub(crate) unsafe fn shared<'a, T>(
+    pointer: *const T,
+    name: &'static str,
+) -> Result<&'a T, Failure> {
+    // SAFETY: the caller says so.
+    unsafe { pointer.as_ref() }.ok_or_else(|| Failure::null(name))
+}
+
+/// Takes a handle to change.
+///
+/// # Safety
+///
+/// `pointer` is NULL, or points to a `T` that nobody else uses while the reference lives.
+pub(crate) unsafe fn exclusive<'a, T>(
+    pointer: *mut T,
+    name: &'static str,
+) -> Result<&'a mut T, Failure> {
+    // SAFETY: the caller says so.
+    unsafe { pointer.as_mut() }.ok_or_else(|| Failure::null(name))
+}
 
 /// Takes a text.
 ///
@@ -20,6 +52,58 @@ pub(crate) unsafe fn text<'a>(
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_str()
         .map_err(|error| Failure::argument(format!("`{name}` is no UTF-8: {error}")))
+}
+
+/// Takes the place of a handle to be returned, and puts NULL there.
+///
+/// # Safety
+///
+/// `place` is NULL, or may be written to and is nobody else's while the reference lives.
+pub(crate) unsafe fn place<'a, T>(
+    place: *mut *mut T,
+    name: &'static str,
+) -> Result<&'a mut *mut T, Failure> {
+    if place.is_null() {
+        return Err(Failure::null(name));
+    }
+    // SAFETY: it may be written to. What is there may be uninitialised, and is not read.
+    unsafe { place.write(std::ptr::null_mut()) };
+    // SAFETY: it is initialised now, and the rest the caller says.
+    Ok(unsafe { &mut *place })
+}
+
+/// Hands a value over to the caller.
+pub(crate) fn handle<T>(value: T) -> *mut T {
+    Box::into_raw(Box::new(value))
+}
+
+/// Takes back what [`handle`] has handed over, and drops it.
+///
+/// # Safety
+///
+/// `pointer` is NULL, or came from [`handle`] and was not taken back before.
+pub(crate) unsafe fn free<T>(pointer: *mut T) {
+    if !pointer.is_null() {
+        // SAFETY: it came from a box, and is nobody else's any more.
+        let value = unsafe { Box::from_raw(pointer) };
+        // A destructor that panics must not do so into C.
+        let _ = super::status::guard(move || {
+            drop(value);
+            Ok(())
+        });
+    }
+}
+
+/// Writes a result, unless the caller wants none.
+///
+/// # Safety
+///
+/// `place` is NULL, or may be written to.
+pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY: the caller says so; what is there need not be initialised.
+        unsafe { place.write(value) };
+    }
 }
 
 /// Writes a text with its NUL, or an empty one if it does not fit. Returns the bytes that it takes.
@@ -65,4 +149,9 @@ pub(crate) unsafe fn put_whole_text(
         return Err(Failure::new(cloudburst_status::BufferTooSmall, reason));
     }
     Ok(())
+}
+
+/// Returns a time to wait; none is without an end.
+pub(crate) fn patience(milliseconds: u32) -> Option<Duration> {
+    (milliseconds != CLOUDBURST_FOREVER).then(|| Duration::from_millis(milliseconds.into()))
 }

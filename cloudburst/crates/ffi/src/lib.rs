@@ -27,12 +27,26 @@
 #![allow(non_camel_case_types, reason = "names are those of the header")]
 
 mod arguments;
+mod config;
+mod endpoint;
 mod keys;
 mod status;
 
 use std::ffi::c_char;
 
 pub use self::{
+    config::{
+        cloudburst_config, cloudburst_config_allow, cloudburst_config_free,
+        cloudburst_config_key_pair, cloudburst_config_set_dscp,
+        cloudburst_config_set_early_requests, cloudburst_config_set_lifetime,
+        cloudburst_config_set_local, cloudburst_config_set_max_message_bytes,
+        cloudburst_config_set_ports, cloudburst_config_shared_key,
+    },
+    endpoint::{
+        cloudburst_close_report, cloudburst_endpoint, cloudburst_endpoint_addresses,
+        cloudburst_endpoint_bind, cloudburst_endpoint_close, cloudburst_endpoint_connect,
+        cloudburst_endpoint_forget, cloudburst_endpoint_free, cloudburst_peer,
+    },
     keys::{
         CLOUDBURST_KEY_TEXT_BYTES, cloudburst_key_pair_generate, cloudburst_public_key,
         cloudburst_shared_key_generate,
