@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{CStr, c_char},
+    slice,
     time::Duration,
 };
 
@@ -52,6 +53,26 @@ pub(crate) unsafe fn text<'a>(
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_str()
         .map_err(|error| Failure::argument(format!("`{name}` is no UTF-8: {error}")))
+}
+
+/// Takes the content of a message; NULL may stand for none.
+///
+/// # Safety
+///
+/// `pointer` is NULL, or points to `length` bytes that nobody changes while the reference lives.
+pub(crate) unsafe fn content<'a>(pointer: *const u8, length: usize) -> Result<&'a [u8], Failure> {
+    if length == 0 {
+        return Ok(&[]);
+    }
+    if pointer.is_null() {
+        return Err(Failure::null("message"));
+    }
+    if isize::try_from(length).is_err() {
+        let reason = format!("a message of {length} bytes cannot be in memory");
+        return Err(Failure::argument(reason));
+    }
+    // SAFETY: it is neither NULL nor longer than memory can be, and the rest the caller says.
+    Ok(unsafe { slice::from_raw_parts(pointer, length) })
 }
 
 /// Takes the place of a handle to be returned, and puts NULL there.
@@ -155,3 +176,6 @@ pub(crate) unsafe fn put_whole_text(
 pub(crate) fn patience(milliseconds: u32) -> Option<Duration> {
     (milliseconds != CLOUDBURST_FOREVER).then(|| Duration::from_millis(milliseconds.into()))
 }
+
+/// Stands for no end where a call of the library needs one: a century, which every clock can count.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);

@@ -30,6 +30,8 @@ mod arguments;
 mod config;
 mod endpoint;
 mod keys;
+mod message;
+mod sending;
 mod status;
 
 use std::ffi::c_char;
@@ -50,6 +52,18 @@ pub use self::{
     keys::{
         CLOUDBURST_KEY_TEXT_BYTES, cloudburst_key_pair_generate, cloudburst_public_key,
         cloudburst_shared_key_generate,
+    },
+    message::{
+        cloudburst_fail, cloudburst_message, cloudburst_message_bytes, cloudburst_message_free,
+        cloudburst_message_is_cancelled, cloudburst_message_is_request, cloudburst_message_length,
+        cloudburst_message_peer, cloudburst_message_sender_key, cloudburst_receive,
+        cloudburst_reply, cloudburst_request,
+    },
+    sending::{
+        CLOUDBURST_PRIORITY_BACKGROUND, CLOUDBURST_PRIORITY_NORMAL, CLOUDBURST_PRIORITY_URGENT,
+        cloudburst_enqueue, cloudburst_receipt, cloudburst_send, cloudburst_send_options,
+        cloudburst_sending, cloudburst_sending_detach, cloudburst_sending_free,
+        cloudburst_sending_wait,
     },
     status::{cloudburst_last_error, cloudburst_status, cloudburst_status_text},
 };

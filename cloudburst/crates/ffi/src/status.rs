@@ -172,6 +172,11 @@ impl Failure {
         Self::new(cloudburst_status::InvalidArgument, reason)
     }
 
+    pub(crate) fn pending() -> Self {
+        let reason = "nothing has happened within the time that was given";
+        Self::new(cloudburst_status::Pending, reason)
+    }
+
     fn panicked(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
