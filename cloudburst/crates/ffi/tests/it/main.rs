@@ -1,0 +1,3 @@
+//! The C interface as programs have it: over its boundary.
+
+mod boundary;
