@@ -11,6 +11,7 @@ mod dist;
 mod docs;
 mod ebpf;
 mod elf;
+mod header;
 mod instructions;
 mod msgbench;
 mod project;
@@ -44,6 +45,8 @@ enum Task {
     BuildEbpf(ebpf::Arguments),
     /// Build the products' programs as they are shipped, and packages of them: deb, rpm, tarballs.
     Dist(dist::Arguments),
+    /// Make Cloudburst's header for C from the source of its C interface.
+    Header(header::Arguments),
     /// Build the book and hold it against what there is: links, commands, figures, numbers.
     Docs(docs::Arguments),
     /// Run every check that continuous integration runs, or some of them.
@@ -92,6 +95,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Setup(arguments) => setup::task(&arguments),
         Task::BuildEbpf(arguments) => ebpf::task(&project, &arguments),
         Task::Dist(arguments) => dist::task(&project, &arguments),
+        Task::Header(arguments) => header::task(&project, &arguments),
         Task::Docs(arguments) => docs::task(&project, &arguments),
         Task::Test(arguments) => test::task(&project, &arguments),
         Task::VmTest(arguments) => vm_test::task(&project, &arguments),

@@ -17,7 +17,10 @@ use self::{
 };
 pub(crate) use self::{
     needs::{LLVM_VERSION, Purpose},
-    rust::{BARE_TARGETS, CARGO_DENY, MDBOOK, MINIMUM_VERSION, MinimumToolchain, PLATFORM_TARGETS},
+    rust::{
+        BARE_TARGETS, CARGO_DENY, CBINDGEN, MDBOOK, MINIMUM_VERSION, MinimumToolchain,
+        PLATFORM_TARGETS,
+    },
 };
 use crate::{
     command::{self, Run},

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use super::rust::{CARGO_DENY, CargoTool, MDBOOK, MINIMUM_VERSION};
+use super::rust::{CARGO_DENY, CBINDGEN, CargoTool, MDBOOK, MINIMUM_VERSION};
 
 /// What somebody wants to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -247,6 +247,23 @@ pub(crate) static NEEDS: &[Need] = &[
         kind: Kind::CargoTool(CARGO_DENY),
         why: "licences and sources of dependencies; cargo builds it in about a minute",
     },
+    Need {
+        purposes: TEST,
+        kind: Kind::CargoTool(CBINDGEN),
+        why: "makes Cloudburst's header for C; cargo builds it in about a minute",
+    },
+    program(
+        TEST,
+        "valgrind",
+        &["valgrind"],
+        "looks for leaks of a program in C that uses Cloudburst",
+    ),
+    program(
+        TEST,
+        "python3",
+        &["python3-venv"],
+        "Cloudburst's package for Python, tried in a virtual environment",
+    ),
     Need {
         purposes: &[Purpose::Test, Purpose::Docs],
         kind: Kind::CargoTool(MDBOOK),

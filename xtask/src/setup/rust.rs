@@ -111,6 +111,13 @@ pub(crate) const CARGO_DENY: CargoTool = CargoTool {
     features: "",
 };
 
+/// With the program, which is one of its features.
+pub(crate) const CBINDGEN: CargoTool = CargoTool {
+    name: "cbindgen",
+    version: "0.29.4",
+    features: "clap",
+};
+
 /// Without a server of its own, which would double the time to build it.
 pub(crate) const MDBOOK: CargoTool = CargoTool {
     name: "mdbook",

@@ -17,6 +17,7 @@ use crate::{
     command::{self, Run},
     dist, docs,
     ebpf::{self, Verdict},
+    header,
     project::{Project, is_root},
     setup::{self, Outcome, Purpose},
     vm_test,
@@ -57,6 +58,12 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
         "targets",
         "other systems, and targets without one",
         move || packages::check_targets(&own),
+    ));
+    let own = project.clone();
+    steps.push(step(
+        "header",
+        "the header for C is what the source makes",
+        move || check_header(&own),
     ));
     let own = project.clone();
     steps.push(step("kernels", "other kernels", move || {
@@ -260,6 +267,13 @@ fn try_other_kernels(project: &Project) -> Result<Tally> {
         tally.add(Tally::skip(kernel, reason));
     }
     Ok(tally)
+}
+
+fn check_header(project: &Project) -> Result<Tally> {
+    Ok(match header::check(project)? {
+        header::Verdict::Fresh => Tally::success(),
+        header::Verdict::NoGenerator(reason) => Tally::skip("header --check", &reason),
+    })
 }
 
 fn check_ebpf(project: &Project) -> Result<Tally> {
