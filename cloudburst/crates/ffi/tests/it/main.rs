@@ -3,3 +3,5 @@
 mod boundary;
 #[cfg(target_os = "linux")]
 mod c_program;
+#[cfg(target_os = "linux")]
+mod python;
