@@ -64,6 +64,19 @@ fn records() {
 }
 
 #[test]
+fn telemetry() {
+    let told = run("telemetry");
+    let numbers = told.split(|letter: char| !letter.is_ascii_digit());
+    let numbers: Vec<u32> = numbers.filter_map(|it| it.parse().ok()).collect();
+    let [sensors, readings, late, ..] = numbers[..] else {
+        panic!("{told}");
+    };
+    // On a machine that stands still for seconds some are late.
+    assert!(sensors == 32 && readings + late >= 640, "{told}");
+    assert!(late > 0 || told.contains("the last 21.9 C"), "{told}");
+}
+
+#[test]
 fn two_interfaces() {
     let reported = run("two_interfaces");
     assert_eq!(reported.lines().count(), 8, "{reported}");
