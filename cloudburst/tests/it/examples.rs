@@ -77,6 +77,12 @@ fn telemetry() {
 }
 
 #[test]
+fn virtual_ip() {
+    let told = run("virtual_ip");
+    assert_eq!(told, "before: this is primary\nafter:  this is backup\n");
+}
+
+#[test]
 fn two_interfaces() {
     let reported = run("two_interfaces");
     assert_eq!(reported.lines().count(), 8, "{reported}");
