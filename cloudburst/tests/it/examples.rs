@@ -83,6 +83,11 @@ fn virtual_ip() {
 }
 
 #[test]
+fn event_loop() {
+    assert_eq!(run("event_loop"), "burst: tsrub\nsplitter: rettilps\n");
+}
+
+#[test]
 fn two_interfaces() {
     let reported = run("two_interfaces");
     assert_eq!(reported.lines().count(), 8, "{reported}");
