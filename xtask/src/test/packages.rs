@@ -29,8 +29,9 @@ const WITHOUT_STD: [(&str, &[&str]); 3] = [
 
 /// Libraries for systems that nothing here runs on: that they compile is all that is known. The page on
 /// platforms says what each lacks.
-const ELSEWHERE: [(&str, &[&str]); 2] = [
+const ELSEWHERE: [(&str, &[&str]); 3] = [
     ("cloudburst-fec", &PLATFORM_TARGETS),
+    ("cloudburst-ffi", &PLATFORM_TARGETS),
     ("cloudburst-proto", &["wasm32-unknown-unknown"]),
 ];
 
