@@ -21,6 +21,15 @@
 //! ```
 
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
+#![cfg_attr(
+    not(any(target_arch = "aarch64", target_arch = "x86_64")),
+    allow(
+        dead_code,
+        unused_unsafe,
+        unused_variables,
+        reason = "where no kernel has vectors, what is made for them has no use"
+    )
+)]
 
 mod additive;
 mod block;
