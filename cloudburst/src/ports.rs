@@ -7,6 +7,7 @@ pub(crate) const MAX_PORTS: u16 = 256;
 
 /// Which ports are bound at each local address. One socket each.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ports {
     /// So many, which the system chooses: for those who begin.
     Any(u16),

@@ -5,7 +5,7 @@ use std::{
     cell::Cell,
 };
 
-use cloudburst::{Endpoint, PeerId};
+use cloudburst::{Endpoint, PeerId, SecretKey, Security};
 
 /// Counts what each thread asks for; all of this test is on one.
 struct Counting;
@@ -68,19 +68,34 @@ async fn cost(client: &Endpoint, server: &Endpoint, peer: PeerId, bytes: usize) 
     (per_message(allocations), per_message(sent))
 }
 
+/// Says what a datagram of a long message allocates beyond what any message does, at both ends.
+async fn cost_of_datagram(client: Endpoint, server: Endpoint, peer: PeerId) -> f64 {
+    let (few, few_datagrams) = cost(&client, &server, peer, 2_000).await;
+    let (many, many_datagrams) = cost(&client, &server, peer, 70_000).await;
+    println!("{few} for {few_datagrams} datagrams, {many} for {many_datagrams}");
+    assert!(many_datagrams > few_datagrams + 40.0);
+    (many - few) / (many_datagrams - few_datagrams)
+}
+
 #[tokio::test]
 async fn a_datagram_allocates_nothing() {
     let config = super::config(2);
     let client = Endpoint::bind(config.clone()).await.unwrap();
     let server = Endpoint::bind(config).await.unwrap();
     let peer = client.connect(server.local_addrs().to_vec()).await.unwrap();
-    let (few, few_datagrams) = cost(&client, &server, peer, 2_000).await;
-    let (many, many_datagrams) = cost(&client, &server, peer, 70_000).await;
-    println!("{few} for {few_datagrams} datagrams, {many} for {many_datagrams}");
-    assert!(many_datagrams > few_datagrams + 40.0);
-    let a_datagram = (many - few) / (many_datagrams - few_datagrams);
-    assert!(
-        a_datagram < 0.05,
-        "{a_datagram} allocations a datagram; {few} to {many} a message"
-    );
+    let allocations = cost_of_datagram(client, server, peer).await;
+    assert!(allocations < 0.05, "{allocations} allocations a datagram");
+}
+
+#[tokio::test]
+async fn a_datagram_between_key_pairs_allocates_nothing() {
+    let [ours, theirs] = [1, 2].map(|number| SecretKey::new([number; 32]));
+    let listed = Security::with_allowed(theirs.clone(), [ours.public()]);
+    let client = Endpoint::bind(super::secured(2, Security::key_pair(ours)));
+    let (client, server) = tokio::join!(client, Endpoint::bind(super::secured(2, listed)));
+    let (client, server) = (client.unwrap(), server.unwrap());
+    let remotes = server.local_addrs().to_vec();
+    let peer = client.connect_to(theirs.public(), remotes).await.unwrap();
+    let allocations = cost_of_datagram(client, server, peer).await;
+    assert!(allocations < 0.05, "{allocations} allocations a datagram");
 }

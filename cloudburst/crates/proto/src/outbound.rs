@@ -121,22 +121,24 @@ impl Outbound {
         }
     }
 
-    /// A peer was heard of: sends what has waited for that.
+    /// A peer was heard of: sends what has waited for that. Returns whether it seemed to be gone: then
+    /// its alarm was set without a keepalive.
     pub(super) fn answered(
         &mut self,
         now: Time,
         peer: PeerId,
         paths: &PathStatistics,
         timers: &mut Timers<TimerKey>,
-    ) {
-        if !self.sender.answered(now, peer) {
-            return;
-        }
-        for id in self.sender.under_way(peer) {
-            if self.sender.resume(id, paths) {
-                self.enqueue(now, id, paths, timers);
+    ) -> bool {
+        let was_abandoned = self.sender.is_abandoned(peer);
+        if self.sender.answered(now, peer) {
+            for id in self.sender.under_way(peer) {
+                if self.sender.resume(id, paths) {
+                    self.enqueue(now, id, paths, timers);
+                }
             }
         }
+        was_abandoned
     }
 
     /// A peer's datagram has come: it may be sent more now.

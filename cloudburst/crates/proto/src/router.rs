@@ -123,9 +123,8 @@ impl Router {
     }
 
     pub(super) fn abandon(&mut self, id: SendId, reason: Reason) {
-        let sender = &mut self.outbound.sender;
-        let abandoned = sender.abandon(id, reason, &mut self.statistics);
-        self.events.extend(abandoned);
+        let (sender, statistics) = (&mut self.outbound.sender, &mut self.statistics);
+        self.events.extend(sender.abandon(id, reason, statistics));
     }
 
     /// Takes one datagram, which is decrypted in place.
@@ -196,13 +195,10 @@ impl Router {
         self.paths.arrived(now, id, header, from);
         self.outbound.heard(now, id);
         if let Some(paths) = self.paths.statistics(id) {
-            let was_abandoned = self.outbound.sender.is_abandoned(id);
-            self.outbound.answered(now, id, &paths, &mut self.timers);
-            self.upkeep(now).rekey(id, paths.ack_timeout());
-            if was_abandoned {
-                // Its alarm knows of no keepalive.
+            if self.outbound.answered(now, id, &paths, &mut self.timers) {
                 self.look_after(now, id);
             }
+            self.upkeep(now).rekey(id, paths.ack_timeout());
         }
     }
 
