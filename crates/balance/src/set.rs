@@ -80,12 +80,11 @@ impl PathSet {
 
     /// Its path, if there is exactly one.
     #[inline(always)]
-    pub const fn only(self) -> Option<PathId> {
-        if self.0.is_power_of_two() {
-            Some(self.lowest())
-        } else {
-            None
-        }
+    pub fn only(self) -> Option<PathId> {
+        // The compiler knows the bound of a number of zeros, and the verifier does not follow how it is
+        // counted.
+        let index = opaque(self.0.trailing_zeros().into()) as u8 & INDEX_MASK;
+        self.0.is_power_of_two().then_some(PathId(index))
     }
 
     /// Tells if `path` is in the set.
