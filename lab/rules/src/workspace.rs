@@ -30,8 +30,8 @@ pub struct Package {
     pub is_published: bool,
     /// Root files of its library and of its programs, relative to the workspace.
     pub roots: Vec<PathBuf>,
-    /// Root file of its library, if it has one.
-    pub library: Option<PathBuf>,
+    /// The name by which programs use its library, if it has one.
+    pub library: Option<String>,
     /// Everything that the manifest lists.
     pub dependencies: Vec<Dependency>,
     /// Fields of the manifest that a registry shows.
@@ -167,6 +167,7 @@ struct RawPackage {
 
 #[derive(Deserialize)]
 struct RawTarget {
+    name: String,
     kind: Vec<String>,
     src_path: PathBuf,
 }
@@ -206,9 +207,7 @@ impl RawPackage {
             roots: roots
                 .map(|target| relative(&target.src_path))
                 .collect::<Result<_>>()?,
-            library: library
-                .map(|target| relative(&target.src_path))
-                .transpose()?,
+            library: library.map(|target| target.name.replace('-', "_")),
             dependencies: dependencies.collect(),
             manifest: self.manifest,
             name: self.name,

@@ -2,7 +2,7 @@
 //!
 //! That each compiles from what is in its archive is a step of `cargo xtask test`.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use workspace_rules::Package;
 
@@ -102,6 +102,27 @@ fn the_layout_lists_every_package() {
     });
     let wrong: Vec<_> = rows.filter(|row| !page.contains(row)).collect();
     assert_none("rows that CONTRIBUTING.md's layout lacks", &wrong);
+}
+
+#[test]
+fn the_book_lists_the_documentation_of_every_library() {
+    let page = std::fs::read_to_string(WORKSPACE.root.join("docs/src/reference/api.md")).unwrap();
+    let rows = page.lines().filter(|it| it.starts_with("| [`"));
+    let rows: BTreeSet<_> = rows.map(str::to_owned).collect();
+    let wanted: BTreeSet<_> = WORKSPACE.published().filter_map(row_of_library).collect();
+    let wrong: Vec<_> = rows.symmetric_difference(&wanted).cloned().collect();
+    assert_none("rows that the page has too many or too few", &wrong);
+}
+
+/// Its name with a link, the name that programs use, and what it says of itself.
+fn row_of_library(package: &Package) -> Option<String> {
+    let (name, manifest) = (&package.name, &package.manifest);
+    let library = package.library.as_ref()?;
+    let [link, description] = [&manifest.documentation, &manifest.description]
+        .map(|field| field.as_deref().unwrap_or_default());
+    Some(format!(
+        "| [`{name}`]({link}) | `{library}` | {description} |"
+    ))
 }
 
 #[test]
