@@ -78,6 +78,7 @@ fn warn_of_small_buffers(sockets: &[Socket], wanted: usize) {
     let given = sockets.iter().filter_map(|it| it.buffer_bytes().ok()).min();
     if let Some(given) = given.filter(|given| *given < wanted) {
         tracing::warn!(
+            event = "small_buffers",
             wanted_bytes = wanted,
             given_bytes = given,
             "the kernel gives sockets smaller buffers than wanted, so bursts may be lost; \

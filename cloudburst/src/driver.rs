@@ -208,7 +208,7 @@ impl Driver {
                 if let Some(security) = self.commands.security()
                     && let Err(error) = self.machine.set_security(security)
                 {
-                    tracing::error!(%error, "the security stays as it was");
+                    tracing::error!(event = "keys_not_changed", %error, "the security stays as it was");
                 }
             }
             // That may have been what the end waited for: it is looked at in each round.
@@ -375,7 +375,7 @@ impl Driver {
         match self.io.timer.poll(context, now, deadline) {
             Ok(is_time) => is_time,
             Err(error) => {
-                tracing::error!(%error, "cannot set a timer; polling instead");
+                tracing::error!(event = "timer_failed", %error, "cannot set a timer; polling instead");
                 context.waker().wake_by_ref();
                 false
             }

@@ -34,6 +34,7 @@ impl Driver {
             }
             Event::CircuitBroken { peer, loss } => {
                 tracing::error!(
+                    event = "circuit_broken",
                     loss,
                     "the circuit breaker has tripped: too much is lost at the reserved rate; nothing more is sent to this peer"
                 );
@@ -44,7 +45,12 @@ impl Driver {
                 mismatch,
                 datagrams,
             }) => {
-                tracing::warn!(%remote, datagrams, "refused somebody whose key does not fit ours: {mismatch}");
+                tracing::warn!(
+                    event = "key_refused",
+                    %remote,
+                    datagrams,
+                    "refused somebody whose key does not fit ours: {mismatch}"
+                );
                 EndpointEvent::KeyRefused {
                     remote,
                     mismatch,

@@ -129,7 +129,11 @@ impl StatusPage {
         let text = self.read(readiness).await?.to_string();
         if text.len() > MAX_STATUS_BYTES {
             let length = text.len();
-            tracing::error!(length, "the status is too long to be served");
+            tracing::error!(
+                event = "page_too_long",
+                length,
+                "the status is too long to be served"
+            );
             return Err(format!(
                 "the status is {length} bytes long, more than the {MAX_STATUS_BYTES} that are served"
             ));

@@ -188,7 +188,7 @@ async fn accept(
             Err(error) => {
                 // Out of file descriptors, or the client went away: pause, so as
                 // not to spin while the former lasts.
-                tracing::warn!(%error, "cannot accept a connection to the metrics endpoint");
+                tracing::warn!(event = "scrape_not_accepted", %error, "cannot accept a connection to the metrics endpoint");
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -325,15 +325,18 @@ async fn collect(endpoint: &MetricsEndpoint, accepted: Accepted) -> Option<Vec<u
     match encoded.await {
         Ok(Some(Ok(body))) => Some(body),
         Ok(Some(Err(error))) => {
-            tracing::error!(%error, "cannot compress the figures");
+            tracing::error!(event = "scrape_not_compressed", %error, "cannot compress the figures");
             None
         }
         Ok(None) => {
-            tracing::error!("a metrics collector reported an error");
+            tracing::error!(
+                event = "collector_failed",
+                "a metrics collector reported an error"
+            );
             None
         }
         Err(error) => {
-            tracing::error!(%error, "a metrics collector panicked");
+            tracing::error!(event = "collector_failed", %error, "a metrics collector panicked");
             None
         }
     }

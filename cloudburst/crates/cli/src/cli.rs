@@ -5,7 +5,10 @@ use std::{net::SocketAddr, num::NonZeroU8, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use cloudburst::{Ports, Remotes};
-use flow_cli::pages::{CompletionsArgs, ManArgs};
+use flow_cli::{
+    LogFormat,
+    pages::{CompletionsArgs, ManArgs},
+};
 
 use crate::{
     options::EndpointOptions,
@@ -21,6 +24,16 @@ pub(crate) struct Cli {
     /// Print JSON instead of text.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+
+    /// Log as text, journald or json [default: journald where that reads it, else text]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        value_enum,
+        hide_possible_values = true
+    )]
+    pub(crate) log: Option<LogFormat>,
 
     #[command(subcommand)]
     pub(crate) command: Command,

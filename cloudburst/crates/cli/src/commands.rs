@@ -31,7 +31,7 @@ pub(crate) fn report(error: &anyhow::Error, output: Output) -> ExitCode {
 
 /// Tells on standard error why there is no result, whatever was measured.
 pub(crate) fn warn_of_silence(peer: &cloudburst::Remotes) {
-    tracing::warn!(%peer, "nothing was delivered; is the peer there, with the same key?");
+    tracing::warn!(event = "nothing_delivered", %peer, "nothing was delivered; is the peer there, with the same key?");
 }
 
 fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {

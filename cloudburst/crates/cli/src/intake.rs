@@ -71,7 +71,7 @@ impl Intake {
                 // It was reported when it failed.
                 Err(error) if matches!(error.downcast_ref(), Some(NotTaken::Failed(_))) => {}
                 Err(error) if error.is::<NotAChunk>() || error.is::<NotTaken>() => {
-                    tracing::warn!(%error, "ignored a message");
+                    tracing::warn!(event = "message_ignored", %error, "ignored a message");
                 }
                 Err(error) => return Err(error),
             }
@@ -134,5 +134,5 @@ fn report(arrived: &Arrived) {
         seconds,
         blake3,
     } = arrived;
-    tracing::info!(file = %file.display(), bytes, seconds, %blake3, "received");
+    tracing::info!(event = "file_received", file = %file.display(), bytes, seconds, %blake3, "received");
 }

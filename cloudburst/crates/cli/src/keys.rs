@@ -239,7 +239,7 @@ fn warn_if_others_may_read(file: &Path) {
     if let Ok(metadata) = fs::metadata(file)
         && metadata.permissions().mode() & 0o077 != 0
     {
-        tracing::warn!(file = %file.display(), "others may read the key file; chmod 600 it");
+        tracing::warn!(event = "key_file_open", file = %file.display(), "others may read the key file; chmod 600 it");
     }
 }
 

@@ -22,7 +22,7 @@ use flow_cli::{ExitCode, pages};
 
 fn main() -> std::process::ExitCode {
     let cli = Cli::parse();
-    flow_cli::start_logging(None);
+    flow_cli::start_logging(cli.log);
     let code = run(&cli).unwrap_or_else(|error| commands::report(&error, cli.output()));
     code.into()
 }

@@ -31,6 +31,7 @@ pub(crate) fn serve(endpoint: &Endpoint, address: Option<SocketAddr>) -> anyhow:
     };
     let server = Server::bind(address).context("--metrics")?;
     tracing::info!(
+        event = "metrics_served",
         address = %server.local_addr(),
         "serving /metrics, /live, /ready and the status page"
     );
@@ -39,7 +40,7 @@ pub(crate) fn serve(endpoint: &Endpoint, address: Option<SocketAddr>) -> anyhow:
     let endpoint = MetricsEndpoint::new(metrics, Readiness::new()).with_page(page);
     tokio::spawn(async move {
         if let Err(error) = server.serve(endpoint, std::future::pending()).await {
-            tracing::error!(%error, "metrics are not served any more");
+            tracing::error!(event = "metrics_failed", %error, "metrics are not served any more");
         }
     });
     Ok(())

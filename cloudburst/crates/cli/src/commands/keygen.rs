@@ -41,6 +41,7 @@ fn pair(args: &KeygenArgs, key: &SecretKey, as_json: bool) -> anyhow::Result<Exi
         // For pipes: nothing but the key.
         print(public)?;
         tracing::info!(
+            event = "key_written",
             "wrote the secret key to {}, readable by you alone; the line on standard output is the public key: give it to the other end, as a line of its --allow file or as its --peer-key",
             args.file.display()
         );

@@ -30,7 +30,7 @@ pub(crate) async fn run(args: &RecvArgs, as_json: bool) -> anyhow::Result<ExitCo
         Output::Directory(Files::new(&args.output)?)
     };
     let endpoint = args.endpoint.listen(&args.listen).await?;
-    tracing::info!(addresses = ?endpoint.local_addrs(), "receiving");
+    tracing::info!(event = "receiving", addresses = ?endpoint.local_addrs(), "receiving");
     let intake = Intake::new(&endpoint, output);
     let arrived = tokio::select! {
         arrived = receive(intake, args.count) => arrived?,

@@ -32,16 +32,19 @@ pub(crate) async fn run(args: &ServeArgs, as_json: bool) -> anyhow::Result<ExitC
     let endpoint = args.endpoint.listen(&args.listen).await?;
     metrics::serve(&endpoint, args.metrics)?;
     if args.endpoint.key_file.is_none() {
-        tracing::warn!("no key: anybody on the way may send, read and forge");
+        tracing::warn!(
+            event = "no_key",
+            "no key: anybody on the way may send, read and forge"
+        );
     }
-    tracing::info!(addresses = ?endpoint.local_addrs(), mode = ?args.mode, "serving");
+    tracing::info!(event = "serving", addresses = ?endpoint.local_addrs(), mode = ?args.mode, "serving");
     let mut serving = pin!(serve(&endpoint, args.mode, files));
     let signal = tokio::select! {
         signal = signals.next() => signal,
         error = &mut serving => return Err(error),
         error = warn_of_busy(&endpoint) => return Err(error.into()),
     };
-    tracing::info!(signal, "ending");
+    tracing::info!(event = "ending", signal, "ending");
     let statistics = endpoint.statistics().await?.protocol;
     let busy = statistics.busy_sent;
     if busy.total() > 0 {
@@ -90,6 +93,7 @@ async fn warn_of_busy(endpoint: &Endpoint) -> Closed {
 /// Counts are those since the start.
 fn warn(busy: &BusyAnswers, what: &str) {
     tracing::warn!(
+        event = "turned_away",
         too_many_messages = busy.messages,
         too_little_memory = busy.memory,
         too_many_peers = busy.peers,
@@ -136,7 +140,11 @@ async fn take_all(intake: &mut Intake) {
     loop {
         match intake.next().await {
             Err(error) if error.is::<Closed>() => break,
-            Err(error) => tracing::warn!(error = format!("{error:#}"), "a file is not stored"),
+            Err(error) => tracing::warn!(
+                event = "file_not_stored",
+                error = format!("{error:#}"),
+                "a file is not stored"
+            ),
             Ok(_) => {}
         }
     }

@@ -70,7 +70,7 @@ impl Files {
         self.open.retain(|_, partial| {
             let is_alive = partial.newest.elapsed() < IDLE_AT_MOST;
             if !is_alive {
-                tracing::warn!(file = %partial.path.display(), "gave up an incomplete file");
+                tracing::warn!(event = "file_given_up", file = %partial.path.display(), "gave up an incomplete file");
             }
             is_alive
         });
@@ -146,11 +146,13 @@ fn remove_orphans(directory: &Path) -> io::Result<()> {
             let file = entry.path();
             match std::fs::remove_file(&file) {
                 Ok(()) => tracing::info!(
+                    event = "leftover_removed",
                     file = %file.display(),
                     "removed an incomplete file of a process that was killed"
                 ),
                 // It takes room, and is in nobody's way.
                 Err(error) => tracing::warn!(
+                    event = "leftover_stays",
                     file = %file.display(),
                     %error,
                     "cannot remove an incomplete file of a process that was killed"

@@ -3,6 +3,7 @@
 mod figures;
 mod files;
 mod keygen;
+mod log;
 #[cfg(target_os = "linux")]
 mod newcomer;
 mod pages;
@@ -93,7 +94,8 @@ impl Listening {
                 rest[..end].parse().ok()
             };
             this.metrics = this.metrics.or(after("address="));
-            if let Some(address) = after("addresses=[") {
+            // As text, or as JSON.
+            if let Some(address) = after("addresses=[").or_else(|| after("addresses\":\"[")) {
                 this.address = address;
                 return this;
             }
