@@ -2,6 +2,7 @@
 
 mod dependencies;
 mod docs;
+mod exposure;
 mod guidelines;
 mod packages;
 mod packaging;

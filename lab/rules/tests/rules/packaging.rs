@@ -46,19 +46,6 @@ fn systemd_takes_the_units() {
     }
 }
 
-#[test]
-fn hardened_unit_is_exposed_no_more_than_a_router_must_be() {
-    flow_testbed::require!(Program("systemd-analyze"));
-    let unit = WORKSPACE.root.join("packaging/systemd/splitter.service");
-    // In tenths. What remains is the network, which is the point, and what loads programs into the kernel.
-    let mut security = Command::new("systemd-analyze");
-    security.args(["security", "--no-pager", "--offline=true", "--threshold=30"]);
-    let output = security.arg(unit).output().unwrap();
-    let table = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{table}");
-    assert!(table.contains("Overall exposure level"), "{table}");
-}
-
 /// Programs that are watched, each with rules, their test, a dashboard and a page about its metrics.
 const WATCHED: [(&str, &str); 2] = [
     ("splitter", "metrics.md"),
