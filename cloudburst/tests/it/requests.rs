@@ -282,6 +282,7 @@ async fn an_endpoint_that_only_asks_answers_at_once_that_nobody_is_there() {
     let peer = client.connect(asked.local_addrs()).await.unwrap();
     let failure = failure(ask(&client, peer, "?").await);
     assert_eq!(failure.reason(), FailureReason::NoHandler);
+    assert_eq!(failure.to_string(), "nobody answers requests there");
     // A message waits for whoever takes it.
     within(client.send(peer, "message")).await.unwrap();
     let received = within(asked.recv()).await.unwrap();

@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use crate::support::site::{Site, on_site, stderr};
+use crate::support::site::{Site, on_site, stderr, stdout};
 
 /// A foreign rule, route and root queueing discipline, which nothing of ours may touch.
 fn add_foreign(site: &Site) {
@@ -12,6 +12,24 @@ fn add_foreign(site: &Site) {
     ] {
         site.border().run(line).expect("root");
     }
+}
+
+#[test]
+fn rule_that_somebody_deletes_is_named_by_status() {
+    const SAID: &str = "not everything is in place";
+    on_site(|site| {
+        let status = || stdout(&site.splitter(&["status"]));
+        site.json(&["up"]);
+        assert!(!status().contains(SAID), "{}", status());
+        site.border()
+            .run("ip rule del priority 1601 iif lan0")
+            .expect("it is there");
+        assert!(status().contains(SAID), "{}", status());
+        // As the line goes on.
+        site.json(&["up"]);
+        assert!(!status().contains(SAID), "{}", status());
+        site.json(&["down"]);
+    });
 }
 
 #[test]
@@ -119,7 +137,7 @@ fn down_all_leaves_an_instance_alone_that_an_agent_runs() {
         site.border().run(stray).expect("root");
         let output = site.splitter(&["down", "--all"]);
         assert_eq!(output.status.code(), Some(5), "{output:?}");
-        let said = crate::support::site::stdout(&output);
+        let said = stdout(&output);
         assert!(said.contains(&daemon.id().to_string()), "{said}");
         assert_eq!(site.routing(), up, "the stray route alone has gone");
         assert_eq!(site.get("/ready").expect("it answers").0, 200);

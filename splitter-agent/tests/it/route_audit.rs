@@ -218,6 +218,27 @@ fn route_that_is_taken_away_is_a_finding_of_its_class() {
 }
 
 #[test]
+fn route_that_drops_is_a_finding_of_its_class() {
+    require!(Root, Program("ip"));
+    let router = router();
+    let config = config("");
+    let _ = audits(&router, &config);
+    // In the place of the class' own.
+    let drops = "ip route replace blackhole default table 10402";
+    router.run(drops).unwrap();
+    let after = inside(&router, async |netlink| {
+        audit(netlink, &config, &Placements::default(), true)
+            .await
+            .unwrap()
+    });
+    let [found] = &after.unsplit[..] else {
+        panic!("{after:#?}");
+    };
+    assert_eq!(found.reason, UnsplitReason::Dropped, "{found}");
+    assert_eq!(found.classes, ["long"]);
+}
+
+#[test]
 fn ten_thousand_more_specific_routes_are_asked_about() {
     require!(Root, Program("ip"));
     let router = router();

@@ -2,6 +2,7 @@
 
 mod dependencies;
 mod docs;
+mod errors;
 mod exposure;
 mod guidelines;
 mod packages;

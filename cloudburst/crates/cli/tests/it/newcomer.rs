@@ -278,10 +278,36 @@ fn a_wrong_key_is_in_the_servers_log() {
             panic!("{warnings:#?}");
         };
         // Where the translator of addresses lets it appear.
-        for part in [says, "remote=198.51.100.1:", "datagrams="] {
+        let refused = "refused somebody whose key does not fit ours";
+        for part in [says, refused, "remote=198.51.100.1:", "datagrams="] {
             assert!(warning.contains(part), "not `{part}`: {warning}");
         }
     }
+}
+
+/// The interface takes a megabit, and holds what the socket may: the socket is full, and stays so.
+#[test]
+fn what_is_reserved_above_the_interface_is_dropped_and_counted() {
+    require!(QueueingDiscipline(SLOW), Program("curl"));
+    let networks = networks!();
+    networks.make_keys();
+    let _server = networks.serve("");
+    let slow = "tc qdisc add dev eth0 root tbf rate 1mbit burst 3200 limit 200mb";
+    networks.home.client.run(slow).unwrap();
+    let line = format!(
+        "perf {SERVER}:4433-4436 {KEYS} --reserve 200mbit --load 50mbit --duration 20 --metrics 127.0.0.1:9464"
+    );
+    let mut command = networks.command(&networks.home.client, &line);
+    let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+    let _sending = Running(quiet.spawn().unwrap());
+    wait::within(Duration::from_secs(15), "drops are counted", || {
+        let mut curl = networks.home.client.command("curl");
+        let output = curl.args(["-s", "http://127.0.0.1:9464/metrics"]).output();
+        let metrics = stdout(&output.unwrap());
+        let mut lines = metrics.lines();
+        let dropped = lines.find_map(|line| line.strip_prefix("cloudburst_send_drops_total "))?;
+        (dropped.parse::<u64>().ok()? > 0).then_some(())
+    });
 }
 
 /// Its host sends few notices, some six at once and one a second: one has to do for all paths. It takes

@@ -116,6 +116,13 @@ fn what_cannot_be_read_or_written_is_named() {
     );
     let output = cloudburst(&["send", "/", "127.0.0.1:9"]);
     assert_eq!(output.status.code(), Some(1));
+    // Nobody makes files there.
+    #[cfg(target_os = "linux")]
+    {
+        let output = cloudburst(&["keygen", "/sys/key"]);
+        assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+        assert!(stderr(&output).contains("/sys/key"), "{}", stderr(&output));
+    }
     let output = cloudburst(&["recv", "--output", "/nonexistent"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(

@@ -149,3 +149,23 @@ fn no_peer_ever_gets_the_id_of_another() {
     assert!(!again, "an index is left when its generations are used up");
     assert!(!handshake.contains(first) && handshake.contains(fourth));
 }
+
+#[test]
+fn a_token_of_somebody_else_is_refused() {
+    let mut handshake = handshake(&TransportConfig::unprotected());
+    let asker = source(1, 5);
+    let token = handshake.mint(Time::ZERO, &asker, asker.four_tuple.remote);
+    let body = TokenBody { token, oldest: 0 };
+    let refused = &mut Refusals::default();
+    let shown = handshake.take_token(Time::ZERO, &source(1, 6), &body, refused);
+    assert_eq!((shown, refused.bad_token), (None, 1));
+}
+
+#[test]
+fn an_address_that_nothing_came_from_gets_no_answer() {
+    let mut handshake = handshake(&TransportConfig::unprotected());
+    let remote = source(1, 5).four_tuple.remote;
+    let refused = &mut Refusals::default();
+    assert!(!handshake.may_answer(Time::ZERO, (None, remote), 1, refused));
+    assert_eq!(refused.amplification_capped, 1);
+}

@@ -22,14 +22,23 @@ fn receiver(config: &TransportConfig, is_ours: bool) -> Receiver {
     receiver
 }
 
-/// The code of a symbol for each datagram that a message takes.
-fn symbols(message: &[u8]) -> Vec<Vec<u8>> {
+/// A message with its envelope, whose last bytes are its check.
+fn enveloped(message: &[u8]) -> Vec<u8> {
     let mut bytes = message.to_vec();
     let kind = EnvelopeKind::Message;
     let correlation = 0;
     Envelope { kind, correlation }.append_to(&mut bytes);
+    bytes
+}
+
+/// The code of a symbol for each datagram that a message takes.
+fn symbols(message: &[u8]) -> Vec<Vec<u8>> {
+    symbols_of(&enveloped(message))
+}
+
+fn symbols_of(bytes: &[u8]) -> Vec<Vec<u8>> {
     let shape = Shape::fitting(bytes.len(), SYMBOL_BYTES).unwrap();
-    let encoder = Encoder::new(&bytes, shape, Schedule::Mds, 0, 1).unwrap();
+    let encoder = Encoder::new(bytes, shape, Schedule::Mds, 0, 1).unwrap();
     let mut out = vec![0; encoder.datagram_bytes()];
     let write = |sequence: u32| {
         let written = encoder.write(sequence..sequence + 1, &mut out).unwrap();
@@ -99,6 +108,46 @@ fn a_peer_over_its_quota_is_told_to_try_again() {
         .collect();
     let busy = Answer::busy(1, BusyReason::Messages);
     assert_eq!(prepared, [Prepared::NewDecoder, Prepared::Answer(busy)]);
+    assert_eq!(statistics.refused.too_many_messages, 1);
+}
+
+#[test]
+fn a_symbol_without_the_codes_header_and_one_far_behind_are_counted_apart() {
+    let mut receiver = receiver(&TransportConfig::unprotected(), true);
+    let statistics = &mut TransportStatistics::default();
+    let symbol = Symbol {
+        message: 1,
+        code: &[0; 3],
+    };
+    let prepared = receiver.prepare(Time::ZERO, PEER, &symbol, 0, statistics);
+    assert_eq!(prepared, Prepared::Refused);
+    assert_eq!(statistics.refused.bad_symbol, 1);
+    receive(&mut receiver, 1 << 40, &[7; 50], statistics);
+    let (prepared, _) = receive(&mut receiver, 1, &[7; 50], statistics);
+    let stale = Answer::stop(1, Outcome::Stale);
+    assert_eq!(prepared, Prepared::Answer(stale));
+    assert_eq!(
+        (statistics.refused.stale, statistics.refused.bad_symbol),
+        (1, 1)
+    );
+}
+
+#[test]
+fn a_message_whose_check_does_not_fit_is_not_handed_over() {
+    let mut receiver = receiver(&TransportConfig::unprotected(), true);
+    let statistics = &mut TransportStatistics::default();
+    let mut bytes = enveloped(&[7; 50]);
+    bytes[0] ^= 1;
+    let symbols = symbols_of(&bytes);
+    let [code] = &symbols[..] else {
+        panic!("{symbols:?}");
+    };
+    let symbol = Symbol { message: 1, code };
+    receiver.prepare(Time::ZERO, PEER, &symbol, 0, statistics);
+    let received = receiver.decode(Time::ZERO, from(), &symbol, statistics);
+    assert!(received.is_none(), "{received:?}");
+    assert_eq!(statistics.refused.corrupt_message, 1);
+    assert_eq!(statistics.messages_received, 0);
 }
 
 #[test]

@@ -156,6 +156,42 @@ fn a_message_without_an_answer_is_retransmitted_after_the_timeout_and_abandoned_
 }
 
 #[test]
+fn a_message_whose_symbols_are_used_up_is_abandoned_when_reports_say_that_it_is_not_there() {
+    let mut rig = Rig::new();
+    (
+        rig.config.budget.symbols_factor,
+        rig.config.budget.symbols_extra,
+    ) = (1.0, 1);
+    let id = rig.accept(Time::ZERO, &[7; 5_000]).unwrap().id;
+    let round_trip = RoundTripEstimator::default();
+    let paths = PathStatistics::default();
+    let mut now = Time::ZERO;
+    let mut reports = 0;
+    let reason = loop {
+        if rig.remaining(id) > Some(0) {
+            rig.send(now, id);
+        }
+        rig.sender.ready(now, id, &round_trip, &mut rig.timers);
+        now = rig.timers.next().expect("it has an alarm").max(now);
+        while rig.timers.pop(now).is_some() {}
+        match rig.sender.attend(now, id, &mut rig.timers) {
+            Some(Step::Abandon(reason)) => break reason,
+            Some(Step::Query) => {
+                reports += 1;
+                let state = ProgressState::UnderWay { missing: 1 };
+                let sent_us = (now.as_nanos() / 1_000) as u32;
+                let (report, known) = ((state, sent_us), (&paths, Framing::PLAIN));
+                rig.sender.progressed(now, id, report, known, &rig.config);
+            }
+            _ => {}
+        }
+    };
+    assert_eq!(reason, Reason::BudgetSpent);
+    assert_eq!(reason.to_string(), "the budget of symbols is spent");
+    assert!((4..10).contains(&reports), "{reports}");
+}
+
+#[test]
 fn a_quota_of_messages_is_kept() {
     let mut rig = Rig::new();
     rig.config.quotas.outgoing_messages = 2;
