@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use flow_testbed::require::Requirement;
 
 use crate::{
-    Faults,
+    Faults, outputs,
     pages::{Block, Page},
     rig::Rig,
     shell,
@@ -31,7 +31,14 @@ pub const REASONS: [&str; 11] = [
     "nothing is published yet",
 ];
 
-/// Executes every block that is not marked, and counts the marks by reason.
+/// Why the output that is shown of a block is not held against what it prints, as marks say it.
+pub const NOT_COMPARED: [&str; 2] = [
+    "a state that the page tells of",
+    "another version of the program",
+];
+
+/// Executes every block that is not marked, holds what it prints against what is shown of it, and counts the
+/// marks by reason.
 ///
 /// # Errors
 /// When the border cannot be made, or no block could be run.
@@ -51,13 +58,27 @@ pub fn check(root: &Path, pages: &[Page], programs: &Path) -> Result<(String, Fa
     if blocks.is_empty() {
         return Ok((format!("none is run, {marks}"), faults));
     }
-    let scripts: Vec<String> = blocks.iter().map(|(_, block)| script(block)).collect();
+    let scripts: Vec<String> = blocks.iter().map(|it| outputs::script(it.1)).collect();
     let outcomes = Rig::build(root, programs)?.run(&scripts)?;
+    let (mut compared, mut not_compared) = (0, 0);
     for ((page, block), outcome) in blocks.iter().zip(&outcomes) {
+        let place = page.place(block.line);
+        let output = outcome.output.trim();
         if outcome.status != 0 {
-            let place = page.place(block.line);
-            let (status, output) = (outcome.status, outcome.output.trim());
-            faults.push(format!("{place}: ended with {status}: {output}"));
+            faults.push(format!("{place}: ended with {}: {output}", outcome.status));
+            continue;
+        }
+        let next = page.blocks.iter().find(|it| it.line > block.line);
+        if !outputs::shows_output(block, next) {
+            continue;
+        }
+        if is_marked(block, next) {
+            not_compared += 1;
+            continue;
+        }
+        compared += 1;
+        if let Some(line) = outputs::missing(block, next, &outcome.output) {
+            faults.push(format!("{place}: shows {line:?} and printed: {output}"));
         }
     }
     ensure!(
@@ -67,7 +88,20 @@ pub fn check(root: &Path, pages: &[Page], programs: &Path) -> Result<(String, Fa
         blocks.len()
     );
     let (count, took) = (blocks.len(), start.elapsed().as_secs_f64());
-    Ok((format!("{count} run in {took:.0} s, {marks}"), faults))
+    let summary = format!(
+        "{count} run in {took:.0} s, the shown output of {compared} compared and of {not_compared} not, {marks}"
+    );
+    Ok((summary, faults))
+}
+
+/// Tells whether a block that shows output, or what shows it behind a block of `sh`, is marked.
+fn is_marked(block: &Block, next: Option<&Block>) -> bool {
+    let behind = next.filter(|it| it.follows && block.language == "sh");
+    let marks = [Some(block), behind];
+    marks
+        .into_iter()
+        .flatten()
+        .any(|it| it.not_compared.is_some())
 }
 
 type Sorted<'p> = (
@@ -80,6 +114,16 @@ type Sorted<'p> = (
 fn sorted(pages: &[Page]) -> Sorted<'_> {
     let (mut blocks, mut marks, mut faults) = (Vec::new(), BTreeMap::new(), Faults::new());
     for page in pages {
+        for block in &page.blocks {
+            if let Some(given) = &block.not_compared
+                && !NOT_COMPARED.contains(&&**given)
+            {
+                let (place, known) = (page.place(block.line), NOT_COMPARED.join("; "));
+                faults.push(format!(
+                    "{place}: not compared for {given:?}; reasons are: {known}"
+                ));
+            }
+        }
         for block in page.blocks.iter().filter(|it| shell::is_shell(it)) {
             let Some(given) = &block.not_run else {
                 blocks.push((page, block));
@@ -116,15 +160,6 @@ fn lacking() -> Option<String> {
     Some(lacking.to_string())
 }
 
-/// What a reader types: lines with a prompt of a console, else all.
-fn script(block: &Block) -> String {
-    if block.language != "console" {
-        return block.text.clone();
-    }
-    let typed = block.text.lines().filter_map(|it| it.strip_prefix("$ "));
-    typed.map(|line| format!("{line}\n")).collect()
-}
-
 /// The first block of TOML of a page, which is a configuration that its commands go by.
 ///
 /// # Errors
@@ -148,8 +183,8 @@ mod tests {
                     <!-- not run: does not end -->\n\ntext\n\n```console\n$ four\nout\n$ five\n```\n";
         let pages = [Page::parse("a.md", text)];
         let (blocks, marks, faults) = sorted(&pages);
-        let scripts: Vec<String> = blocks.iter().map(|it| script(it.1)).collect();
-        assert_eq!(scripts, ["one\n", "four\nfive\n"]);
+        let lines: Vec<usize> = blocks.iter().map(|it| it.1.line).collect();
+        assert_eq!(lines, [2, 23]);
         assert_eq!(marks, BTreeMap::from([("does not end", 1)]));
         assert_eq!(faults.len(), 1);
         assert!(

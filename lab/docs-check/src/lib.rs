@@ -9,6 +9,7 @@ pub mod commands;
 pub mod drawing;
 pub mod figures;
 pub mod links;
+pub mod outputs;
 pub mod pages;
 pub mod rig;
 pub mod shell;

@@ -46,6 +46,10 @@ pub struct Block {
     pub text: String,
     /// The reason of a comment in front of it that says `not run: REASON`.
     pub not_run: Option<String>,
+    /// The reason of a comment in front of it that says `not compared: REASON`.
+    pub not_compared: Option<String>,
+    /// True where nothing but a comment stands between it and the block before.
+    pub follows: bool,
 }
 
 impl Page {
@@ -58,15 +62,20 @@ impl Page {
         };
         let line = |offset: usize| text[..offset].matches('\n').count() + 1;
         let (mut heading, mut block): (Option<String>, Option<Block>) = (None, None);
-        let mut mark = None;
+        let (mut mark, mut is_behind) = (None, false);
         for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
             // Only what stands right in front of a block is about it.
             let in_front = match &event {
-                Event::Html(comment) => not_run(comment),
+                Event::Html(comment) => Some(comment.to_string()),
                 Event::End(TagEnd::HtmlBlock) => mark.take(),
                 _ => None,
             };
             let before = std::mem::replace(&mut mark, in_front);
+            if let Event::Start(Tag::Paragraph | Tag::Heading { .. } | Tag::Item | Tag::Table(_)) =
+                event
+            {
+                is_behind = false;
+            }
             match event {
                 Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
                 Event::End(TagEnd::Heading(_)) => page.headings.extend(heading.take()),
@@ -78,10 +87,15 @@ impl Page {
                         line: line(range.start) + 1,
                         language: language.into_string(),
                         text: String::new(),
-                        not_run: before,
+                        not_run: before.as_deref().and_then(|it| reason(it, "not run: ")),
+                        not_compared: before.and_then(|it| reason(&it, "not compared: ")),
+                        follows: is_behind,
                     });
                 }
-                Event::End(TagEnd::CodeBlock) => page.blocks.extend(block.take()),
+                Event::End(TagEnd::CodeBlock) => {
+                    page.blocks.extend(block.take());
+                    is_behind = true;
+                }
                 Event::Code(span) => {
                     heading.iter_mut().for_each(|it| it.push_str(&span));
                     page.spans.push((line(range.start), span.into_string()));
@@ -102,10 +116,10 @@ impl Page {
     }
 }
 
-/// The reason in a comment that marks a block as not run.
-fn not_run(comment: &str) -> Option<String> {
+/// The reason in a comment that says what is not done with a block.
+fn reason(comment: &str, what: &str) -> Option<String> {
     let inside = comment.trim().strip_prefix("<!--")?.strip_suffix("-->")?;
-    Some(inside.trim().strip_prefix("not run: ")?.to_owned())
+    Some(inside.trim().strip_prefix(what)?.to_owned())
 }
 
 /// Reads the book's pages and those that lie outside of it.

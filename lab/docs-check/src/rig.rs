@@ -35,6 +35,9 @@ for directory in /usr/local/share/man /usr/share/bash-completion/completions; do
 done
 mkdir -p /run/work /etc/splitter /usr/local/share/man/man1
 cp "$work/splitter.toml" /etc/splitter/splitter.toml
+# On a terminal it has no meter of progress.
+printf 'silent\nshow-error\n' > "$work/.curlrc"
+export CURL_HOME=$work
 cd /run/work
 splitter run > "$work/agent.log" 2>&1 &
 agent=$!

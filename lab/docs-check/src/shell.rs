@@ -116,6 +116,8 @@ mod tests {
             language: language.into(),
             text: text.into(),
             not_run: None,
+            not_compared: None,
+            follows: false,
         };
         let commands = commands(&block).unwrap().into_iter();
         commands.map(|it| (it.line, it.words.join(" "))).collect()
