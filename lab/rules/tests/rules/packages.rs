@@ -114,15 +114,17 @@ fn the_book_lists_the_documentation_of_every_library() {
     assert_none("rows that the page has too many or too few", &wrong);
 }
 
-/// Its name with a link, the name that programs use, and what it says of itself.
+/// Its name with a link, the name that programs use where it is another one, and what it says of itself.
 fn row_of_library(package: &Package) -> Option<String> {
     let (name, manifest) = (&package.name, &package.manifest);
     let library = package.library.as_ref()?;
     let [link, description] = [&manifest.documentation, &manifest.description]
         .map(|field| field.as_deref().unwrap_or_default());
-    Some(format!(
-        "| [`{name}`]({link}) | `{library}` | {description} |"
-    ))
+    let used = match *library == name.replace('-', "_") {
+        true => String::new(),
+        false => format!(", as `{library}`"),
+    };
+    Some(format!("| [`{name}`]({link}){used} | {description} |"))
 }
 
 #[test]
