@@ -1,6 +1,7 @@
 //! The book's figures: drawn by one command from descriptions and measured figures in `docs/figures`.
 //!
-//! `NAME.pikchr` is a drawing, `NAME.toml` bars of what was measured. Both become `docs/src/figures/NAME.svg`,
+//! `NAME.pikchr` is a drawing, `NAME.toml` bars of what was measured, `NAME.recording` answers to a dashboard's
+//! queries. All become `docs/src/figures/NAME.svg`,
 //! which is committed, so that a page shows it wherever it is read.
 
 use std::{
@@ -11,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::{Faults, bars::Bars, drawing, pages::Page};
+use crate::{Faults, bars::Bars, dashboard::Recording, drawing, pages::Page};
 
 const SOURCES: &str = "docs/figures";
 const DRAWN: &str = "docs/src/figures";
@@ -106,6 +107,7 @@ fn all(root: &Path) -> Result<BTreeMap<String, Figure>> {
         let figure = match path.extension().and_then(|it| it.to_str()) {
             Some("pikchr") => of_drawing(&text),
             Some("toml") => of_measurement(&text),
+            Some("recording") => of_recording(&text),
             _ => continue,
         };
         let figure = figure.with_context(|| format!("in {}", path.display()))?;
@@ -131,6 +133,14 @@ fn of_measurement(text: &str) -> Result<Figure> {
     Ok(Figure {
         svg: drawing::draw(&bars.title, &bars.description()?)?,
         bars: Some(bars),
+    })
+}
+
+fn of_recording(text: &str) -> Result<Figure> {
+    let recording = Recording::parse(text)?;
+    Ok(Figure {
+        svg: drawing::draw(&recording.title, &recording.description()?)?,
+        bars: None,
     })
 }
 

@@ -6,11 +6,13 @@
 pub mod bars;
 pub mod blocks;
 pub mod commands;
+pub mod dashboard;
 pub mod drawing;
 pub mod figures;
 pub mod links;
 pub mod outputs;
 pub mod pages;
+pub mod plot;
 pub mod rig;
 pub mod shell;
 

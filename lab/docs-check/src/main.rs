@@ -1,11 +1,11 @@
 //! `docs-check`: draws the book's figures, and holds the book against what there is.
 //! `cargo xtask docs` builds the book and runs it.
 
-use std::{path::PathBuf, process::ExitCode, time::Instant};
+use std::{fs, net::SocketAddr, path::PathBuf, process::ExitCode, time::Instant};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use docs_check::{Faults, blocks, commands, figures, links, pages};
+use docs_check::{Faults, blocks, commands, dashboard::Recording, figures, links, pages};
 
 /// Draw the book's figures, and hold the book against what there is.
 #[derive(Parser)]
@@ -22,6 +22,18 @@ struct Arguments {
 enum Task {
     /// Draw all figures from their descriptions.
     Figures,
+    /// Ask a Prometheus what the dashboard of the splitter asks, and keep the answers for its picture.
+    Dashboard {
+        /// Where Prometheus answers.
+        #[arg(long, default_value = "127.0.0.1:9090")]
+        prometheus: SocketAddr,
+        /// The time that is asked about.
+        #[arg(long, value_name = "SECONDS", default_value_t = 180)]
+        seconds: u32,
+        /// What ran meanwhile.
+        #[arg(long, value_name = "COMMAND", default_value = "cargo xtask playground")]
+        command: String,
+    },
     /// Check pages, commands, figures, and the links of a book that has been built.
     Check {
         /// Directory that mdBook has built the book in.
@@ -40,6 +52,17 @@ fn main() -> Result<ExitCode> {
             for line in figures::draw(&root)? {
                 println!("{line}");
             }
+            return Ok(ExitCode::SUCCESS);
+        }
+        Task::Dashboard {
+            prometheus,
+            seconds,
+            command,
+        } => {
+            let dashboard = fs::read_to_string(root.join("packaging/grafana/splitter.json"))?;
+            let recording = Recording::ask(prometheus, &dashboard, &command, seconds)?;
+            let text = toml::to_string(&recording)?;
+            fs::write(root.join("docs/figures/dashboard.recording"), text)?;
             return Ok(ExitCode::SUCCESS);
         }
         Task::Check { book, programs } => (book, programs),

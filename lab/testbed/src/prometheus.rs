@@ -3,6 +3,7 @@
 //! [`Server`] says with what it is started; the tests of products start it, next to what it scrapes.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     path::Path,
@@ -33,14 +34,20 @@ pub fn of_dashboard(json: &str) -> Result<Vec<Expression>, serde_json::Error> {
         let targets = panel["targets"].as_array().into_iter().flatten();
         targets.map(|target| Expression {
             place: text(&panel["title"]),
-            text: text(&target["expr"])
-                .replace("$__rate_interval", RATE_INTERVAL)
-                .replace("$instance", ".*")
-                .replace("$site", ".*"),
+            text: filled(&text(&target["expr"])),
             is_alert: false,
         })
     });
     Ok(each.collect())
+}
+
+/// Fills a dashboard's variables in, for all instances and sites.
+#[must_use]
+pub fn filled(expression: &str) -> String {
+    expression
+        .replace("$__rate_interval", RATE_INTERVAL)
+        .replace("$instance", ".*")
+        .replace("$site", ".*")
 }
 
 /// Long enough for the traffic of a test to be within.
@@ -70,6 +77,15 @@ pub fn configuration(targets: &[&str], rules: &[&Path]) -> String {
     )
 }
 
+/// One result of a query over a time: its labels, and values by time.
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    /// Labels by name.
+    pub labels: BTreeMap<String, String>,
+    /// Times, in seconds of Unix, with values.
+    pub values: Vec<(f64, f64)>,
+}
+
 /// The address that a Prometheus answers at.
 #[derive(Clone, Copy, Debug)]
 pub struct Server(pub SocketAddr);
@@ -88,6 +104,39 @@ impl Server {
         let results = answer["data"]["result"].as_array().into_iter().flatten();
         let values = results.filter_map(|it| it["value"][1].as_str()?.parse().ok());
         Ok(values.collect())
+    }
+
+    /// Results of a query over the time from `start` to `end`, in seconds of Unix, one value each `step` seconds.
+    ///
+    /// # Errors
+    /// When it does not answer, or refuses the query.
+    pub fn query_range(
+        self,
+        query: &str,
+        (start, end): (f64, f64),
+        step: f64,
+    ) -> io::Result<Vec<Series>> {
+        let escaped: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let path =
+            format!("/api/v1/query_range?query={escaped}&start={start}&end={end}&step={step}");
+        let answer = self.get(&path)?;
+        if answer["status"] != "success" {
+            return Err(io::Error::other(format!("{query}: {answer}")));
+        }
+        let results = answer["data"]["result"].as_array().into_iter().flatten();
+        let each = results.map(|result| {
+            let labels = result["metric"].as_object().into_iter().flatten();
+            let values = result["values"].as_array().into_iter().flatten();
+            Series {
+                labels: labels
+                    .map(|(name, value)| (name.clone(), text(value)))
+                    .collect(),
+                values: values
+                    .filter_map(|pair| Some((pair[0].as_f64()?, pair[1].as_str()?.parse().ok()?)))
+                    .collect(),
+            }
+        });
+        Ok(each.collect())
     }
 
     /// Expressions of all rules that it has loaded.
