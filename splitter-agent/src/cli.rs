@@ -12,10 +12,12 @@ use splitter_config::DEFAULT_PATH;
 use splitter_datapath::tap::TapPoint;
 
 mod advise;
+mod record;
 #[cfg(feature = "top")]
 mod top;
 
 pub(crate) use self::advise::AdviseArgs;
+pub(crate) use self::record::{MAX_TIME, RecordArgs};
 #[cfg(feature = "top")]
 pub(crate) use self::top::TopArgs;
 
@@ -93,7 +95,7 @@ pub(crate) enum Command {
     Apply(ApplyArgs),
     /// Keep what `apply --confirm` has put in force, also for the next start.
     Confirm(ConfirmArgs),
-    /// Recommend a threshold for the flows that ended lately, or for those of a file.
+    /// Recommend a threshold for the flows that ended lately, or for those of a file or a recording.
     ///
     /// Takes the threshold with the lowest mean slowdown of all flows, by a model of queues and
     /// the sizes that the running agent has seen.
@@ -102,6 +104,13 @@ pub(crate) enum Command {
     Status,
     /// List the flows being tracked.
     Flows(FlowsArgs),
+    /// Record the sizes, starts and classes of flows into one file, without addresses.
+    ///
+    /// Looks at the flow table until the time is over or Ctrl-C, then puts the whole file into place.
+    /// Works without a daemon, and changes nothing. `netsim run --trace FILE` says what other schemes
+    /// would have done to these flows, and `splitter advise --recording FILE` which threshold suits
+    /// them. The file counts what was not seen.
+    Record(RecordArgs),
     /// Say why a flow goes where it goes: class, count, mark, rule, route and next hop.
     ///
     /// Looks into the flow table, and asks the kernel by which rule and route it sends packets of

@@ -26,6 +26,7 @@ pub(crate) mod explain;
 pub(crate) mod flows;
 mod packet_log;
 pub(crate) mod plan;
+pub(crate) mod record;
 pub(crate) mod run;
 mod service_manager;
 pub(crate) mod status;

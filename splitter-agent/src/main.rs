@@ -49,6 +49,9 @@ async fn dispatch(cli: &Cli, events: Events) -> anyhow::Result<ExitCode> {
             )
             .await?;
         }
+        Command::Record(args) => {
+            commands::record::run(commands::in_force_or_recover(cli)?.config, args, json).await?;
+        }
         Command::Explain(args) => {
             return commands::explain::run(commands::load_in_force(cli)?.config, args, json).await;
         }

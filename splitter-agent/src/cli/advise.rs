@@ -2,15 +2,20 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueHint};
+use clap::{ArgGroup, Args, ValueHint};
 
 /// Arguments of `advise`.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("file").args(["sizes", "recording"]))]
 pub(crate) struct AdviseArgs {
     /// Flows from a CSV file instead of the agent's: a flow's payload in bytes on each line, or
     /// size in bytes and cumulative probability.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) sizes: Option<PathBuf>,
+    /// Flows from a recording that `splitter record` made, with its rates and its threshold unless
+    /// they are given.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["sizes", "load", "bytes"])]
+    pub(crate) recording: Option<PathBuf>,
     /// Load of both tunnels together, in percent.
     #[arg(
         long,
@@ -20,20 +25,21 @@ pub(crate) struct AdviseArgs {
         value_parser = clap::value_parser!(u8).range(1..=99)
     )]
     pub(crate) load: u8,
-    /// Rates of the short and of the long tunnel in Mbit/s.
+    /// Rates of the short and of the long tunnel in Mbit/s; 100,100 or those of the recording if left
+    /// out.
     #[arg(
         long,
         value_name = "SHORT,LONG",
-        default_value = "100,100",
-        requires = "sizes",
+        requires = "file",
         value_parser = rates
     )]
-    pub(crate) rates: Rates,
+    pub(crate) rates: Option<Rates>,
     /// Round-trip time without queues, in milliseconds.
-    #[arg(long, value_name = "MS", default_value = "20", requires = "sizes", value_parser = positive)]
+    #[arg(long, value_name = "MS", default_value = "20", requires = "file", value_parser = positive)]
     pub(crate) rtt_ms: f64,
-    /// The threshold to compare with; 40 packets or 60000 bytes if left out.
-    #[arg(long, value_name = "N", requires = "sizes", value_parser = clap::value_parser!(u32).range(1..))]
+    /// The threshold to compare with; that of the recording, or 40 packets or 60000 bytes, if left
+    /// out.
+    #[arg(long, value_name = "N", requires = "file", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) threshold: Option<u32>,
     /// Thresholds in bytes instead of packets.
     #[arg(long, requires = "sizes")]

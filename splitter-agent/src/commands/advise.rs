@@ -1,5 +1,7 @@
 //! `splitter advise`: which threshold suits the flows that are there, or those of a file.
 
+mod recording;
+
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -16,9 +18,10 @@ use crate::cli::{AdviseArgs, Cli};
 
 /// Prints what the agent, or a file, recommends.
 pub(crate) fn run(cli: &Cli, args: &AdviseArgs) -> Result<()> {
-    let advice = match &args.sizes {
-        Some(path) => offline(path, args)?,
-        None => {
+    let advice = match (&args.sizes, &args.recording) {
+        (Some(path), _) => offline(path, args)?,
+        (None, Some(path)) => recording::advice(path, args)?,
+        (None, None) => {
             let location = Location::in_file(cli.config_path());
             match ask(&location.directory, Request::Advise {})? {
                 Answer::Advised(advice) => *advice,
@@ -51,7 +54,11 @@ fn offline(path: &Path, args: &AdviseArgs) -> Result<Advice> {
         unit,
         current: args.threshold.unwrap_or(current),
         bounds: [1, most],
-        rates: Some(args.rates.0.map(|mbit| mbit * 1e6)),
+        rates: Some(
+            args.rates
+                .map_or([100.0; 2], |it| it.0)
+                .map(|mbit| mbit * 1e6),
+        ),
         rtt: Duration::from_secs_f64(args.rtt_ms / 1e3),
         traffic: Traffic::Load(f64::from(args.load) / 100.0),
     };

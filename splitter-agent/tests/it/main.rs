@@ -53,6 +53,7 @@ mod privileges;
 mod probes;
 mod programs;
 mod real_queue;
+mod record;
 mod route_audit;
 mod routes;
 mod service_manager;

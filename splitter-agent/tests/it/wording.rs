@@ -191,7 +191,37 @@ fn words_of_advise_are_those_reviewed() {
     let path = directory.path().join(name).display().to_string();
     let arguments = ["advise", "--sizes", &path, "--load", "40"];
     add(&mut words, "a distribution", &arguments);
+    let arguments = ["advise", "--recording", "/nonexistent", "--load", "40"];
+    add(&mut words, "a recording has a load", &arguments);
+    let arguments = ["advise", "--recording", &path];
+    add(&mut words, "no recording", &arguments);
     add_without_an_agent(&mut words, directory.path(), &["advise"]);
+    words.compare();
+}
+
+#[test]
+fn words_of_record_are_those_reviewed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut words = words_of("record");
+    words.hide(directory.path().display(), "DIRECTORY");
+    for (case, arguments) in [
+        ("no time", &["record", "--for", "soon"][..]),
+        ("too long", &["record", "--for", "32d"]),
+        ("an interval that misses flows", &["record", "-i", "60"]),
+    ] {
+        add(&mut words, case, arguments);
+    }
+    let text = format!("runtime_dir = {:?}\n{TUNNELS}", directory.path());
+    let config = file(directory.path(), "splitter.toml", &text);
+    let there = file(directory.path(), "day.flows", "");
+    let missing = directory.path().join("missing/day.flows");
+    for (case, output) in [
+        ("a file that is there", there),
+        ("no such directory", missing.display().to_string()),
+    ] {
+        let arguments = ["record", "--config", &config, "--output", &output];
+        words.add(case, &arguments[..1], &splitter(&arguments));
+    }
     words.compare();
 }
 

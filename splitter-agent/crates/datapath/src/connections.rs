@@ -216,5 +216,39 @@ pub fn each(
     counts.map(|_| totals)
 }
 
+/// Walks over all entries of the table as they are at `now_ns`, in no order, each a flow of its own.
+/// What came back of a flow is looked up where `visit` asks for it, which takes a call of the kernel;
+/// it is `None` where nothing was seen of that, or it is in the table itself.
+///
+/// # Errors
+/// When table or counts cannot be read.
+pub fn each_entry(
+    dataplane: &Dataplane,
+    now_ns: u64,
+    mut visit: impl FnMut(&FlowKey, &FlowEntry, &mut dyn FnMut() -> Option<ReverseEntry>),
+) -> Result<(), KernelError> {
+    let mut counts = Ok(dataplane.reverse_reader());
+    let tables = dataplane.tables()?;
+    tables.for_each(now_ns, |found| {
+        let (key, entry) = (&found.key, &found.entry);
+        let mut back = || {
+            let is_in_table = reversed(key).is_some_and(|it| tables.flow(&it, now_ns).is_some());
+            let reader = counts.as_mut().ok().filter(|_| !is_in_table)?;
+            match reader.of(key) {
+                Ok(counted) => {
+                    counted.filter(|it| it.last_ns + CLOCKS_APART_NS >= entry.first_seen_ns)
+                }
+                // What has failed is not tried again for each flow.
+                Err(error) => {
+                    counts = Err(error);
+                    None
+                }
+            }
+        };
+        visit(key, entry, &mut back);
+    });
+    counts.map(|_| ())
+}
+
 #[cfg(test)]
 mod tests;
