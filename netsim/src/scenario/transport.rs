@@ -45,6 +45,32 @@ pub struct TransportSettings {
     pub cloudburst: CloudburstSettings,
 }
 
+impl TransportSettings {
+    /// What of it a sender of TCP goes by.
+    pub(crate) fn sender(&self) -> flow_tcp::Settings {
+        flow_tcp::Settings {
+            control: match self.control {
+                CongestionControl::Reno => flow_tcp::CongestionControl::Reno,
+                CongestionControl::Dctcp => flow_tcp::CongestionControl::Dctcp,
+                // Endpoints of Cloudburst have no senders.
+                CongestionControl::Fixed | CongestionControl::Cloudburst => {
+                    flow_tcp::CongestionControl::Fixed
+                }
+            },
+            recovery: match self.recovery {
+                LossRecovery::NewReno => flow_tcp::LossRecovery::NewReno,
+                LossRecovery::Sack => flow_tcp::LossRecovery::Sack,
+            },
+            initial_window: self.initial_window,
+            max_window: self.max_window,
+            dupack_threshold: self.dupack_threshold,
+            rto_min_us: self.rto_min_us,
+            dctcp_gain_shift: self.dctcp_gain_shift,
+            dctcp_initial_alpha: self.dctcp_initial_alpha,
+        }
+    }
+}
+
 impl Default for TransportSettings {
     /// DCTCP in the papers' ns-2 mode.
     fn default() -> Self {

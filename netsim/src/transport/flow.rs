@@ -1,6 +1,7 @@
 //! Flows: a sender, its receiver, and what they have counted.
 
-use super::{receiver::Receiver, sender::Sender};
+use flow_tcp::{Receiver, Sender};
+
 use crate::engine::packet::NONE;
 
 /// The role of a flow: what it carries of a message.

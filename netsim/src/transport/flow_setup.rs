@@ -1,10 +1,10 @@
 //! Flow set-up: a message becomes one flow, copies of it (RepFlow), or subflows (MPTCP).
 
+use flow_tcp::{Receiver, Sender};
+
 use super::{
     Hosts,
     flow::{Flow, FlowStats, Role, Timer},
-    receiver::Receiver,
-    sender::Sender,
 };
 use crate::{
     engine::packet::NONE,
@@ -56,7 +56,7 @@ impl Hosts {
         };
         let flow = self.flows.len() as u32;
         self.flows.push(Flow {
-            sender: Sender::new(own, settings),
+            sender: Sender::new(own, &settings.sender()),
             receiver: Receiver::default(),
             from,
             to,

@@ -1,26 +1,21 @@
 //! Hosts and their transport: flows with congestion control, loss recovery and timers, or
 //! Cloudburst's endpoints.
 
-mod bitset;
 mod cloudburst;
-mod congestion_control;
 pub(crate) mod flow;
 mod flow_setup;
 mod pacing;
-mod receiver;
-mod retransmission_timeout;
 mod segment;
-mod sender;
 
 pub(crate) use self::flow_setup::segments;
 use self::{
     cloudburst::Cloudburst,
-    congestion_control::ONE,
     flow::{Flow, Role},
     pacing::Pacer,
     segment::data,
-    sender::Ack,
 };
+use flow_tcp::{Ack, ONE};
+
 use crate::{
     engine::packet::{EntryKind, NONE, Packet, flag},
     fabric::Network,

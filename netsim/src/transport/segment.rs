@@ -1,6 +1,8 @@
 //! Segments as packets, with their priority (PIAS).
 
-use super::{flow::Flow, sender::Segment};
+use flow_tcp::Segment;
+
+use super::flow::Flow;
 use crate::{
     engine::packet::{EntryKind, Packet, flag},
     scenario::{CongestionControl, TransportSettings},

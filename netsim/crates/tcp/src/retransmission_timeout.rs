@@ -5,7 +5,7 @@ const MAX_NS: u64 = 60_000_000_000;
 
 /// Round-trip times, and the timeout that follows from them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rto {
+pub struct Rto {
     min_ns: u64,
     smoothed_ns: u64,
     variation_ns: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Rto {
 impl Rto {
     /// Before the first round trip the timeout is the least one: the connection counts as set up,
     /// so its round-trip time is known to be far below.
-    pub(crate) fn new(min_ns: u64) -> Self {
+    pub fn new(min_ns: u64) -> Self {
         Self {
             min_ns,
             smoothed_ns: 0,
@@ -24,9 +24,9 @@ impl Rto {
         }
     }
 
-    /// A round trip was measured. Senders put time stamps on packets, so those of segments sent
+    /// Takes a round trip that was measured. Senders put time stamps on packets, so those of segments sent
     /// again are good too (RFC 7323 §4).
-    pub(crate) fn measured(&mut self, round_trip_ns: u64) {
+    pub fn measured(&mut self, round_trip_ns: u64) {
         if self.smoothed_ns == 0 {
             self.smoothed_ns = round_trip_ns.max(1);
             self.variation_ns = round_trip_ns / 2;
@@ -38,24 +38,24 @@ impl Rto {
         self.backoff = 0;
     }
 
-    /// The timer went off: wait twice as long from now on.
-    pub(crate) fn back_off(&mut self) {
+    /// Takes note that the timer went off: wait twice as long from now on.
+    pub fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(16);
     }
 
     /// Returns whether the timer expired since the last round trip.
-    pub(crate) fn is_backed_off(&self) -> bool {
+    pub fn is_backed_off(&self) -> bool {
         self.backoff > 0
     }
 
-    /// How long to wait for an acknowledgement.
-    pub(crate) fn timeout_ns(&self) -> u64 {
+    /// Returns how long to wait for an acknowledgement.
+    pub fn timeout_ns(&self) -> u64 {
         let timeout = self.smoothed_ns + 4 * self.variation_ns;
         (timeout.max(self.min_ns) << self.backoff).min(MAX_NS)
     }
 
-    /// The smoothed round-trip time; 0 before the first.
-    pub(crate) fn smoothed_ns(&self) -> u64 {
+    /// Returns the smoothed round-trip time; 0 before the first.
+    pub fn smoothed_ns(&self) -> u64 {
         self.smoothed_ns
     }
 }

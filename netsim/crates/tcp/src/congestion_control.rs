@@ -1,15 +1,15 @@
 //! Congestion control: the congestion window under Reno and DCTCP, in integers: fractions of a
 //! segment are counted in 2^-20ths.
 
-use crate::scenario::{CongestionControl, TransportSettings};
+use crate::{CongestionControl, Settings};
 
 /// One segment, in units of the window.
-pub(crate) const ONE: u64 = 1 << SHIFT;
+pub const ONE: u64 = 1 << SHIFT;
 const SHIFT: u32 = 20;
 
 /// The congestion window: how much a sender may have in flight.
 #[derive(Clone, Debug)]
-pub(crate) struct CongestionWindow {
+pub struct CongestionWindow {
     control: CongestionControl,
     size: u64,
     threshold: u64,
@@ -31,7 +31,8 @@ struct Dctcp {
 }
 
 impl CongestionWindow {
-    pub(crate) fn new(settings: &TransportSettings) -> Self {
+    /// The window of a sender that has sent nothing.
+    pub fn new(settings: &Settings) -> Self {
         let max = u64::from(settings.max_window) * ONE;
         Self {
             control: settings.control,
@@ -50,23 +51,23 @@ impl CongestionWindow {
     }
 
     /// Returns the window in whole segments.
-    pub(crate) fn segments(&self) -> u32 {
+    pub fn segments(&self) -> u32 {
         (self.size >> SHIFT) as u32
     }
 
     /// Returns the window with fractions of a segment.
-    pub(crate) fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Slow start (RFC 5681 §3.1).
-    pub(crate) fn is_slow_start(&self) -> bool {
+    /// Returns whether it is in slow start (RFC 5681 §3.1).
+    pub fn is_slow_start(&self) -> bool {
         self.size < self.threshold
     }
 
     /// `segments` were acknowledged. In congestion avoidance each adds `coupled`, or as much as
     /// makes one segment a round trip.
-    pub(crate) fn grow(&mut self, segments: u32, coupled: Option<u64>) {
+    pub fn grow(&mut self, segments: u32, coupled: Option<u64>) {
         if self.control == CongestionControl::Fixed {
             return;
         }
@@ -83,7 +84,7 @@ impl CongestionWindow {
 
     /// An ACK came, marked or not; segments below `una` are acknowledged, `next` is sent next.
     /// Returns whether the window may grow for it.
-    pub(crate) fn on_echo(&mut self, marked: bool, una: u32, next: u32, recovering: bool) -> bool {
+    pub fn on_echo(&mut self, marked: bool, una: u32, next: u32, recovering: bool) -> bool {
         if self.control != CongestionControl::Dctcp {
             return true;
         }
@@ -106,14 +107,14 @@ impl CongestionWindow {
     }
 
     /// Reduces the window after a loss to half of what is in flight (RFC 5681 eqn 4).
-    pub(crate) fn on_loss(&mut self, in_flight: u32) {
+    pub fn on_loss(&mut self, in_flight: u32) {
         self.set_threshold(in_flight);
         self.back_to_threshold();
     }
 
     /// The retransmission timer went off: start over with one segment. The threshold stays where it
     /// is when the same segment was already retransmitted by the timer (RFC 5681 §3.1).
-    pub(crate) fn on_timeout(&mut self, in_flight: u32, is_retransmission: bool) {
+    pub fn on_timeout(&mut self, in_flight: u32, is_retransmission: bool) {
         if !is_retransmission {
             self.set_threshold(in_flight);
         }
@@ -123,15 +124,15 @@ impl CongestionWindow {
     }
 
     /// A segment has left the network, or has not: NewReno's inflation (RFC 6582 §3.2).
-    pub(crate) fn inflate(&mut self, segments: i64) {
+    pub fn inflate(&mut self, segments: i64) {
         if self.control != CongestionControl::Fixed {
             let size = self.size.saturating_add_signed(segments * ONE as i64);
             self.size = size.clamp(ONE, self.max);
         }
     }
 
-    /// The end of a recovery.
-    pub(crate) fn back_to_threshold(&mut self) {
+    /// Ends a recovery: the window is the threshold.
+    pub fn back_to_threshold(&mut self) {
         if self.control != CongestionControl::Fixed {
             self.size = self.threshold.min(self.max);
         }
@@ -147,9 +148,9 @@ mod tests {
     use super::*;
 
     fn window(control: CongestionControl) -> CongestionWindow {
-        CongestionWindow::new(&TransportSettings {
+        CongestionWindow::new(&Settings {
             control,
-            ..TransportSettings::default()
+            ..Settings::default()
         })
     }
 
@@ -195,9 +196,9 @@ mod tests {
     #[test]
     fn a_first_mark_costs_what_is_assumed_of_the_share() {
         let after_a_mark = |dctcp_initial_alpha| {
-            let mut window = CongestionWindow::new(&TransportSettings {
+            let mut window = CongestionWindow::new(&Settings {
                 dctcp_initial_alpha,
-                ..TransportSettings::default()
+                ..Settings::default()
             });
             window.grow(90, None);
             assert!(!window.on_echo(true, 1, 100, false));

@@ -1,23 +1,23 @@
 //! The receiving half of a flow: reassembly and cumulative ACKs.
 
-use super::bitset::Bitset;
+use crate::bitset::Bitset;
 
-/// Receiving half of a flow: it answers each segment with an ACK.
+/// Receives one flow: it answers each segment with an ACK.
 #[derive(Debug, Default)]
-pub(crate) struct Receiver {
+pub struct Receiver {
     /// The first that is missing.
     missing: u32,
     /// The first that is beyond all that came.
     beyond: u32,
     ahead: Bitset,
     /// Segments that came after one that was sent later, and were not retransmitted.
-    pub(crate) out_of_order: u32,
+    pub out_of_order: u32,
 }
 
 impl Receiver {
     /// Takes a segment; returns whether it is new.
     #[inline]
-    pub(crate) fn on_segment(&mut self, number: u32, is_retransmission: bool) -> bool {
+    pub fn on_segment(&mut self, number: u32, is_retransmission: bool) -> bool {
         if number < self.beyond && !is_retransmission {
             self.out_of_order += 1;
         }
@@ -33,13 +33,14 @@ impl Receiver {
         number > self.missing && self.ahead.insert(number)
     }
 
-    /// How many different segments came.
-    pub(crate) fn count(&self) -> u32 {
+    /// Returns how many different segments came.
+    pub fn count(&self) -> u32 {
         self.missing + self.ahead.len()
     }
 
-    /// The first segment that is missing.
-    pub(crate) fn missing(&self) -> u32 {
+    /// Returns the first segment that is missing.
+    #[inline]
+    pub fn missing(&self) -> u32 {
         self.missing
     }
 }

@@ -1,45 +1,49 @@
 //! Loss recovery: the sending half of a flow, with fast retransmit and fast recovery (NewReno, SACK), as
 //! a state machine. ACKs and timeouts go in, segment numbers come out. It knows nothing of packets or of the network.
 
-use super::{bitset::Bitset, congestion_control::CongestionWindow, retransmission_timeout::Rto};
-use crate::scenario::{LossRecovery, TransportSettings};
+use crate::bitset::Bitset;
+use crate::congestion_control::CongestionWindow;
+use crate::retransmission_timeout::Rto;
+use crate::{LossRecovery, Settings};
 
 /// An acknowledgement that a sender receives.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ack {
+pub struct Ack {
     /// The first segment that is missing.
-    pub(crate) missing: u32,
+    pub missing: u32,
     /// The segment that made the receiver answer: the first block of RFC 2018. Later blocks, which
     /// repeat what earlier ACKs said, are not there; so an ACK that is lost takes its block along.
-    pub(crate) trigger: u32,
+    pub trigger: u32,
     /// That packet had been marked.
-    pub(crate) marked: bool,
+    pub marked: bool,
     /// Since that packet was sent.
-    pub(crate) round_trip_ns: u64,
+    pub round_trip_ns: u64,
 }
 
 /// A segment to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Segment {
+pub struct Segment {
     /// Number of the segment.
-    pub(crate) number: u32,
+    pub number: u32,
     /// It was sent before.
-    pub(crate) is_retransmission: bool,
+    pub is_retransmission: bool,
 }
 
-/// Sending half of a flow.
+/// Sends one flow: congestion control and loss recovery.
 #[derive(Debug)]
-pub(crate) struct Sender {
+pub struct Sender {
     /// How many segments there are.
-    pub(crate) segments: u32,
+    pub segments: u32,
     /// The first that is not acknowledged.
     una: u32,
     /// The next to be sent; after a timeout, to be retransmitted.
     next: u32,
     /// The first that was never sent.
     fresh: u32,
-    pub(crate) window: CongestionWindow,
-    pub(crate) rto: Rto,
+    /// The congestion window.
+    pub window: CongestionWindow,
+    /// The retransmission timeout.
+    pub rto: Rto,
     recovery: LossRecovery,
     threshold: u32,
     duplicates: u32,
@@ -67,7 +71,8 @@ struct Scoreboard {
 }
 
 impl Sender {
-    pub(crate) fn new(segments: u32, settings: &TransportSettings) -> Self {
+    /// A sender of so many segments, none of which was sent.
+    pub fn new(segments: u32, settings: &Settings) -> Self {
         Self {
             segments,
             una: 0,
@@ -86,13 +91,14 @@ impl Sender {
     }
 
     /// Something waits for an acknowledgement.
-    pub(crate) fn awaits_ack(&self) -> bool {
+    #[inline]
+    pub fn awaits_ack(&self) -> bool {
         self.una < self.fresh
     }
 
-    /// The segment to send now, if the window lets one go.
+    /// Returns the segment to send now, if the window lets one go.
     #[inline]
-    pub(crate) fn poll(&mut self) -> Option<Segment> {
+    pub fn poll(&mut self) -> Option<Segment> {
         match self.recovery {
             LossRecovery::NewReno => self.poll_newreno(),
             LossRecovery::Sack => self.poll_sack(),
@@ -100,13 +106,14 @@ impl Sender {
     }
 
     /// Returns whether [`poll`](Self::poll) would send a new segment if there was one.
-    pub(crate) fn wants_segments(&self) -> bool {
+    pub fn wants_segments(&self) -> bool {
         self.next == self.segments && self.in_flight() < self.window.segments()
     }
 
     /// Takes an ACK. In congestion avoidance the window grows by `coupled` a segment, if there is
     /// such a limit. Returns whether it acknowledged something new.
-    pub(crate) fn on_ack(&mut self, ack: Ack, coupled: Option<u64>) -> bool {
+    #[inline]
+    pub fn on_ack(&mut self, ack: Ack, coupled: Option<u64>) -> bool {
         self.rto.measured(ack.round_trip_ns);
         let new = ack.missing > self.una;
         let acked = ack.missing.saturating_sub(self.una);
@@ -128,8 +135,8 @@ impl Sender {
         new
     }
 
-    /// The timer went off.
-    pub(crate) fn on_timeout(&mut self) {
+    /// Takes note that the timer went off.
+    pub fn on_timeout(&mut self) {
         self.window
             .on_timeout(self.in_flight(), self.rto.is_backed_off());
         self.rto.back_off();

@@ -1,13 +1,13 @@
 //! Loss recovery, segment by segment.
 
 use super::*;
-use crate::scenario::CongestionControl;
+use crate::CongestionControl;
 
 fn sender(recovery: LossRecovery, segments: u32) -> Sender {
-    let settings = TransportSettings {
+    let settings = Settings {
         control: CongestionControl::Reno,
         recovery,
-        ..TransportSettings::default()
+        ..Settings::default()
     };
     Sender::new(segments, &settings)
 }
