@@ -1,0 +1,190 @@
+//! Connections of a recording: one transfer a direction, by the simulator's TCP.
+
+use flow_recording::{Count, FlowRecord};
+use flow_tcp::{CongestionControl, LossRecovery, Receiver, Sender, Settings};
+
+use super::border::BorderFlow;
+use super::event::{Handle, Side};
+
+/// Payload of a full segment: an MTU of 1,500 bytes with time stamps.
+pub(super) const MSS_BYTES: u64 = 1_448;
+/// A flow that is this slow for this long is so by itself: it is paced as it came.
+const PACED_RATE: f64 = 0.1;
+const PACED_US: u64 = 10_000_000;
+
+/// A connection that is under way.
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// By the side that sends.
+    pub(super) transfers: [Option<Transfer>; 2],
+    /// What borders remember of each direction, acknowledgements of the other one's data included.
+    pub(super) flows: [BorderFlow; 2],
+    /// The same for all of its packets.
+    pub(super) hash: u64,
+    /// Headers on each packet.
+    pub(super) header_bytes: u32,
+}
+
+/// Payload on its way in one direction.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+    pub(super) start_ns: u64,
+    pub(super) bytes: u64,
+    pub(super) segments: u32,
+    /// Time between segments that are not there from the start.
+    pub(super) pace_ns: Option<u64>,
+    /// Whether its completion time counts, and as which class.
+    pub(super) counts_as: Option<RecordedClass>,
+    /// When the timer expires, and when its pending event comes.
+    pub(super) deadline_ns: u64,
+    pub(super) pending_ns: Option<u64>,
+}
+
+/// The class of a flow by what was recorded of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RecordedClass {
+    Short,
+    Long,
+}
+
+impl Connection {
+    /// The connection of a recorded flow that starts now; `None` where it carried nothing.
+    pub(super) fn new(
+        record: &FlowRecord,
+        hash: u64,
+        now_ns: u64,
+        slowest_bits_per_second: u64,
+        class_of: impl Fn(Count) -> RecordedClass,
+    ) -> Option<Self> {
+        let settings = transport();
+        let back = record.back.unwrap_or_default();
+        let directions = [
+            (record.payload_out(), record.out),
+            (record.payload_back(), back),
+        ];
+        let transfers = directions.map(|(bytes, count)| {
+            let segments = u32::try_from(bytes.div_ceil(MSS_BYTES)).unwrap_or(u32::MAX - 1);
+            let bits_per_second = bytes as f64 * 8e6 / record.duration_us.max(1) as f64;
+            let is_slow = bits_per_second < PACED_RATE * slowest_bits_per_second as f64;
+            let is_paced = is_slow && record.duration_us >= PACED_US && segments > 1;
+            let pace_ns =
+                is_paced.then(|| record.duration_us.saturating_mul(1_000) / u64::from(segments));
+            // How long it takes as a whole is not known of one that had begun before.
+            let counts = !is_paced && !record.began_before;
+            (bytes > 0).then(|| Transfer {
+                sender: Sender::new(if is_paced { 1 } else { segments }, &settings),
+                receiver: Receiver::default(),
+                start_ns: now_ns,
+                bytes,
+                segments,
+                pace_ns,
+                counts_as: counts.then(|| class_of(count)),
+                deadline_ns: 0,
+                pending_ns: None,
+            })
+        });
+        transfers.iter().any(Option::is_some).then(|| Self {
+            transfers,
+            flows: [BorderFlow::default(); 2],
+            hash,
+            header_bytes: record.header_bytes() as u32,
+        })
+    }
+
+    /// Everything has arrived, and the senders know.
+    pub(super) fn is_done(&self) -> bool {
+        self.transfers.iter().flatten().all(Transfer::is_done)
+    }
+
+    pub(super) fn transfer(&mut self, sender: Side) -> Option<&mut Transfer> {
+        self.transfers[sender as usize].as_mut()
+    }
+}
+
+impl Transfer {
+    /// All of its segments are with the receiver.
+    pub(super) fn has_arrived(&self) -> bool {
+        self.receiver.missing() == self.segments
+    }
+
+    fn is_done(&self) -> bool {
+        self.has_arrived() && !self.sender.awaits_ack()
+    }
+
+    /// Payload of a segment; the last one may not be full.
+    pub(super) fn payload_of(&self, segment: u32) -> u64 {
+        let before = u64::from(segment) * MSS_BYTES;
+        self.bytes.saturating_sub(before).clamp(1, MSS_BYTES)
+    }
+}
+
+/// TCP as most hosts speak it in a WAN, as far as the simulator has it.
+fn transport() -> Settings {
+    Settings {
+        control: CongestionControl::Reno,
+        recovery: LossRecovery::Sack,
+        rto_min_us: 200_000,
+        ..Settings::default()
+    }
+}
+
+/// Connections by their numbers, which are used again.
+#[derive(Debug, Default)]
+pub(super) struct Connections {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    live: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    connection: Option<Box<Connection>>,
+}
+
+impl Connections {
+    pub(super) fn live(&self) -> usize {
+        self.live
+    }
+
+    pub(super) fn insert(&mut self, connection: Connection) -> Handle {
+        self.live += 1;
+        let connection = Some(Box::new(connection));
+        if let Some(index) = self.free.pop() {
+            let slot = &mut self.slots[index as usize];
+            slot.connection = connection;
+            let generation = slot.generation;
+            return Handle { index, generation };
+        }
+        self.slots.push(Slot {
+            generation: 0,
+            connection,
+        });
+        Handle {
+            index: self.slots.len() as u32 - 1,
+            generation: 0,
+        }
+    }
+
+    /// The connection, unless it was forgotten.
+    pub(super) fn get(&mut self, handle: Handle) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(handle.index as usize)?;
+        let is_it = slot.generation == handle.generation;
+        slot.connection.as_deref_mut().filter(|_| is_it)
+    }
+
+    pub(super) fn remove(&mut self, handle: Handle) {
+        let slot = &mut self.slots[handle.index as usize];
+        slot.connection = None;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(handle.index);
+        self.live -= 1;
+    }
+
+    /// All that are under way.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Connection> {
+        self.slots.iter().filter_map(|it| it.connection.as_deref())
+    }
+}

@@ -1,0 +1,75 @@
+//! A twin of one's own network: the flows of a recording, over uplinks that are stated, under one scheme
+//! after the other.
+//!
+//! Two borders have the same uplinks between them. The connections of the recording start when they did,
+//! and each direction carries the payload that it had. Hosts speak the TCP of `flow-tcp`;
+//! each border chooses uplink and queue with the code that the kernel runs.
+//!
+//! Memory does not grow with the recording: flows are read as they are due, forgotten when they are
+//! complete, and counted in histograms.
+
+mod border;
+mod connection;
+mod event;
+mod port;
+mod scheme;
+mod settings;
+mod statistics;
+mod world;
+
+use std::io::Read;
+
+use flow_recording::{ReadError, Reader};
+use serde::Serialize;
+
+pub use self::scheme::{Scheme, SchemeError};
+pub use self::settings::{TwinSettings, Uplink, UplinkError};
+pub use self::statistics::{Distribution, FlowStatistics};
+use self::world::World;
+
+/// Reports what one scheme would have done to a recording.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TwinOutcome {
+    /// The scheme.
+    pub scheme: String,
+    /// The threshold between short and long that the scheme goes by; `None` where it has none.
+    pub threshold: Option<u64>,
+    /// Flows that were short by the threshold of the recording.
+    pub short: FlowStatistics,
+    /// Flows that were long by that threshold.
+    pub long: FlowStatistics,
+    /// Share of what each uplink carries that it carried, from the site and to it, 0 to 1.
+    pub utilisation: Vec<[f64; 2]>,
+    /// Packets that were dropped in front of uplinks.
+    pub dropped_packets: u64,
+    /// Segments that were sent.
+    pub segments: u64,
+    /// Segments of these that were sent again.
+    pub retransmitted: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Flows that were paced as they came and have no completion time: slow for long, by themselves.
+    pub paced_flows: u64,
+    /// Flows that were not simulated, for too many were under way.
+    pub left_out: u64,
+    /// Packets that passed a link, on which the time of a run depends.
+    pub hops: u64,
+}
+
+/// Runs a recording under one scheme. The same recording, settings and scheme give the same outcome on
+/// every machine. `progress` is called now and then with the simulated share of the time, 0 to 1.
+///
+/// # Errors
+/// When the recording cannot be read to its end.
+pub fn run_twin(
+    reader: Reader<impl Read>,
+    settings: &TwinSettings,
+    scheme: &Scheme,
+    mut progress: impl FnMut(f64),
+) -> Result<TwinOutcome, ReadError> {
+    World::new(reader, settings, scheme).run(&mut progress)
+}
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

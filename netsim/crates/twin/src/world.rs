@@ -1,0 +1,478 @@
+//! The run of one scheme: events in order of time until the recording is over.
+
+use std::io::Read;
+
+use flow_recording::{Count, FlowRecord, ReadError, Reader, ThresholdUnit};
+use flow_tcp::Ack;
+
+use super::TwinOutcome;
+use super::border::{Border, Forwarded, Threshold};
+use super::connection::{Connection, Connections, RecordedClass, Transfer};
+use super::event::{Event, Events, Handle, Packet, PacketKind, Side};
+use super::port::{Discipline, Port};
+use super::scheme::Scheme;
+use super::settings::TwinSettings;
+use super::statistics::Distribution;
+
+/// More connections are not under way at a time: 100 MB.
+const MOST_LIVE: usize = 100_000;
+/// What is under way when the recording ends has so long to complete.
+const GRACE_NS: u64 = 60_000_000_000;
+/// A shaper lets so much of an uplink's rate through, so that packets queue in front of it.
+const SHAPED_PERCENT: u64 = 97;
+/// No queue is smaller: ten full packets.
+const LEAST_BUFFER_BYTES: u64 = 15_140;
+/// Progress is told of once in so many events.
+const PROGRESS_EVENTS: u64 = 1 << 18;
+
+/// Everything that there is in the run of a scheme.
+pub(super) struct World<R> {
+    reader: Reader<R>,
+    next: Option<FlowRecord>,
+    scheme: Scheme,
+    threshold: Threshold,
+    /// The threshold by which flows are reported.
+    reported: Threshold,
+    skip_us: u64,
+    until_us: u64,
+    seed: u64,
+    slowest_bits_per_second: u64,
+    fastest: (u64, u64),
+    events: Events,
+    connections: Connections,
+    /// By side.
+    borders: [Border; 2],
+    /// By side and uplink.
+    ports: [Vec<Port>; 2],
+    count: Totals,
+}
+
+#[derive(Debug, Default)]
+struct Totals {
+    started: u64,
+    short: Distribution,
+    long: Distribution,
+    segments: u64,
+    retransmitted: u64,
+    timeouts: u64,
+    dropped_by_policy: u64,
+    paced: u64,
+    left_out: u64,
+    hops: u64,
+}
+
+impl<R: Read> World<R> {
+    pub(super) fn new(reader: Reader<R>, settings: &TwinSettings, scheme: &Scheme) -> Self {
+        let header = reader.header();
+        let is_bytes = header.unit == ThresholdUnit::Bytes;
+        let value = settings
+            .threshold
+            .unwrap_or(u64::from(header.threshold).max(1));
+        let reported = Threshold { value, is_bytes };
+        let threshold = Threshold {
+            value: scheme.own_threshold().unwrap_or(value),
+            is_bytes,
+        };
+        let shaped = if scheme.shapes() { SHAPED_PERCENT } else { 100 };
+        let uplinks = &settings.uplinks;
+        let rate = |it: &super::Uplink| it.bits_per_second * shaped / 100;
+        let rates: Vec<u64> = uplinks.iter().map(rate).collect();
+        let discipline = match scheme {
+            Scheme::Ecmp | Scheme::Dedicated { .. } => Discipline::Fifo,
+            Scheme::FairQueueing => Discipline::Fair,
+            Scheme::Share { .. } | Scheme::Tr { .. } => Discipline::Priority,
+        };
+        let ports = || {
+            let ports = uplinks.iter().zip(&rates).map(|(uplink, rate)| {
+                let buffer = rate / 8 * settings.buffer_ms / 1_000;
+                let buffer = buffer.max(LEAST_BUFFER_BYTES);
+                Port::new(*rate, uplink.round_trip_ns / 2, discipline, buffer)
+            });
+            ports.collect()
+        };
+        // The ends of the uplinks spread flows apart from each other.
+        let border = |side: u64| {
+            let seed = settings.seed.wrapping_mul(2).wrapping_add(side);
+            Border::new(scheme, settings, &rates, threshold, seed)
+        };
+        let end_us = settings.for_s.map_or(u64::MAX, |it| {
+            settings.skip_s.saturating_add(it).saturating_mul(1_000_000)
+        });
+        let fastest = uplinks.iter().max_by_key(|it| it.bits_per_second);
+        Self {
+            until_us: end_us.min(header.duration_us),
+            skip_us: settings.skip_s.saturating_mul(1_000_000),
+            reader,
+            next: None,
+            scheme: *scheme,
+            threshold,
+            reported,
+            seed: settings.seed,
+            slowest_bits_per_second: rates.iter().copied().min().unwrap_or(0),
+            fastest: fastest.map_or((1, 0), |it| (it.bits_per_second, it.round_trip_ns)),
+            events: Events::default(),
+            connections: Connections::default(),
+            borders: [border(0), border(1)],
+            ports: [ports(), ports()],
+            count: Totals::default(),
+        }
+    }
+
+    pub(super) fn run(mut self, progress: &mut impl FnMut(f64)) -> Result<TwinOutcome, ReadError> {
+        self.await_next()?;
+        let whole_ns = self.until_us.saturating_sub(self.skip_us) * 1_000;
+        let mut events = 0u64;
+        while let Some(event) = self.events.pop() {
+            if self.events.now_ns() > whole_ns.saturating_add(GRACE_NS) {
+                break;
+            }
+            match event {
+                Event::Start => self.start_due()?,
+                Event::Arrival(packet) => self.arrive(packet),
+                Event::PortFree(port) => self.port_free(port),
+                Event::Timer(handle, sender) => self.on_timer(handle, sender),
+                Event::Paced(handle, sender) => self.on_paced(handle, sender),
+            }
+            events += 1;
+            if events.is_multiple_of(PROGRESS_EVENTS) {
+                progress((self.events.now_ns() as f64 / whole_ns.max(1) as f64).min(1.0));
+            }
+        }
+        // What is left is read as well: a recording that was cut off must not pass for a whole one.
+        while self.next_record()?.is_some() {}
+        progress(1.0);
+        Ok(self.outcome(whole_ns))
+    }
+
+    fn next_record(&mut self) -> Result<Option<FlowRecord>, ReadError> {
+        self.reader.next().transpose()
+    }
+
+    /// Reads on to the next flow of the part that is simulated, and waits until it is due.
+    fn await_next(&mut self) -> Result<(), ReadError> {
+        self.next = loop {
+            match self.next_record()? {
+                Some(record) if record.start_us < self.skip_us => {}
+                Some(record) if record.start_us >= self.until_us => break None,
+                record => break record,
+            }
+        };
+        if let Some(record) = &self.next {
+            let due_ns = (record.start_us - self.skip_us).saturating_mul(1_000);
+            self.events.push(due_ns, Event::Start);
+        }
+        Ok(())
+    }
+
+    fn start_due(&mut self) -> Result<(), ReadError> {
+        if let Some(record) = self.next.take() {
+            self.start(&record);
+        }
+        self.await_next()
+    }
+
+    fn start(&mut self, record: &FlowRecord) {
+        let reported = self.reported;
+        let class_of = |count: Count| {
+            let size = if reported.is_bytes {
+                count.bytes
+            } else {
+                count.packets
+            };
+            if size > reported.value {
+                RecordedClass::Long
+            } else {
+                RecordedClass::Short
+            }
+        };
+        self.count.started += 1;
+        let hash = mix(self.seed ^ mix(self.count.started));
+        let (now_ns, slowest) = (self.events.now_ns(), self.slowest_bits_per_second);
+        let Some(connection) = Connection::new(record, hash, now_ns, slowest, class_of) else {
+            return;
+        };
+        if self.connections.live() >= MOST_LIVE {
+            self.count.left_out += 1;
+            return;
+        }
+        let paced = connection.transfers.iter().flatten();
+        self.count.paced += paced.filter(|it| it.pace_ns.is_some()).count() as u64;
+        let handle = self.connections.insert(connection);
+        for side in Side::BOTH {
+            self.await_pace(handle, side);
+            self.transmit(handle, side);
+            self.restart_timer(handle, side);
+        }
+    }
+
+    /// Sends what the window lets go.
+    fn transmit(&mut self, handle: Handle, sender: Side) {
+        loop {
+            let now_ns = self.events.now_ns();
+            let Some(connection) = self.connections.get(handle) else {
+                return;
+            };
+            let header_bytes = connection.header_bytes;
+            let Some(transfer) = connection.transfer(sender) else {
+                return;
+            };
+            let Some(segment) = transfer.sender.poll() else {
+                return;
+            };
+            let payload = transfer.payload_of(segment.number) as u32;
+            self.count.segments += 1;
+            self.count.retransmitted += u64::from(segment.is_retransmission);
+            let packet = Packet {
+                connection: handle,
+                from: sender,
+                sender,
+                kind: PacketKind::Data {
+                    number: segment.number,
+                    is_retransmission: segment.is_retransmission,
+                },
+                bytes: header_bytes + payload,
+                stamp_ns: now_ns,
+            };
+            self.forward(packet, payload);
+        }
+    }
+
+    /// A packet has come to the border of its side.
+    fn forward(&mut self, packet: Packet, payload_bytes: u32) {
+        let now_ns = self.events.now_ns();
+        let side = packet.from as usize;
+        let Some(connection) = self.connections.get(packet.connection) else {
+            return;
+        };
+        let forwarded = Forwarded {
+            now_ns,
+            bytes: packet.bytes,
+            payload_bytes,
+            flow_hash: connection.hash,
+        };
+        let ports = &mut self.ports[side];
+        let flow = &mut connection.flows[side];
+        let Some((uplink, class)) = self.borders[side].forward(flow, &forwarded, ports) else {
+            self.count.dropped_by_policy += 1;
+            return;
+        };
+        self.count.hops += 1;
+        if let Some(free_ns) = ports[uplink].take(packet, class, now_ns) {
+            self.await_port(side, uplink, free_ns);
+        }
+    }
+
+    fn await_port(&mut self, side: usize, uplink: usize, free_ns: u64) {
+        let number = side * TwinSettings::MOST_UPLINKS + uplink;
+        self.events.push(free_ns, Event::PortFree(number as u16));
+    }
+
+    fn port_free(&mut self, number: u16) {
+        let now_ns = self.events.now_ns();
+        let number = usize::from(number);
+        let (side, uplink) = (
+            number / TwinSettings::MOST_UPLINKS,
+            number % TwinSettings::MOST_UPLINKS,
+        );
+        let port = &mut self.ports[side][uplink];
+        let arrival_ns = now_ns + port.propagation_ns;
+        let (sent, free_ns) = port.free(now_ns);
+        if let Some(packet) = sent {
+            self.events.push(arrival_ns, Event::Arrival(packet));
+        }
+        if let Some(free_ns) = free_ns {
+            self.await_port(side, uplink, free_ns);
+        }
+    }
+
+    fn arrive(&mut self, packet: Packet) {
+        match packet.kind {
+            PacketKind::Data {
+                number,
+                is_retransmission,
+            } => self.on_data(&packet, number, is_retransmission),
+            PacketKind::Ack { missing, trigger } => self.on_ack(&packet, missing, trigger),
+        }
+    }
+
+    fn on_data(&mut self, packet: &Packet, number: u32, is_retransmission: bool) {
+        let now_ns = self.events.now_ns();
+        let Some(connection) = self.connections.get(packet.connection) else {
+            return;
+        };
+        let header_bytes = connection.header_bytes;
+        let Some(transfer) = connection.transfer(packet.sender) else {
+            return;
+        };
+        let is_new = transfer.receiver.on_segment(number, is_retransmission);
+        let missing = transfer.receiver.missing();
+        if is_new && transfer.has_arrived() {
+            completed(&mut self.count, transfer, now_ns, self.fastest);
+        }
+        let ack = Packet {
+            from: packet.sender.other(),
+            kind: PacketKind::Ack {
+                missing,
+                trigger: number,
+            },
+            bytes: header_bytes,
+            ..*packet
+        };
+        self.forward(ack, 0);
+    }
+
+    fn on_ack(&mut self, packet: &Packet, missing: u32, trigger: u32) {
+        let (now_ns, handle) = (self.events.now_ns(), packet.connection);
+        let Some(connection) = self.connections.get(handle) else {
+            return;
+        };
+        let Some(transfer) = connection.transfer(packet.sender) else {
+            return;
+        };
+        let ack = Ack {
+            missing,
+            trigger,
+            marked: false,
+            round_trip_ns: now_ns.saturating_sub(packet.stamp_ns),
+        };
+        let is_new = transfer.sender.on_ack(ack, None);
+        if connection.is_done() {
+            self.connections.remove(handle);
+            return;
+        }
+        self.transmit(handle, packet.sender);
+        if is_new {
+            self.restart_timer(handle, packet.sender);
+        }
+    }
+
+    fn restart_timer(&mut self, handle: Handle, sender: Side) {
+        let now_ns = self.events.now_ns();
+        let transfer = self.connections.get(handle);
+        let Some(transfer) = transfer.and_then(|it| it.transfer(sender)) else {
+            return;
+        };
+        if !transfer.sender.awaits_ack() {
+            return;
+        }
+        transfer.deadline_ns = now_ns + transfer.sender.rto.timeout_ns();
+        // A pending event that comes in time puts in another one.
+        if transfer
+            .pending_ns
+            .is_none_or(|it| it > transfer.deadline_ns)
+        {
+            transfer.pending_ns = Some(transfer.deadline_ns);
+            let at_ns = transfer.deadline_ns;
+            self.events.push(at_ns, Event::Timer(handle, sender));
+        }
+    }
+
+    fn on_timer(&mut self, handle: Handle, sender: Side) {
+        let now_ns = self.events.now_ns();
+        let transfer = self.connections.get(handle);
+        let Some(transfer) = transfer.and_then(|it| it.transfer(sender)) else {
+            return;
+        };
+        if transfer.pending_ns != Some(now_ns) {
+            // An earlier one took its place.
+            return;
+        }
+        transfer.pending_ns = None;
+        if !transfer.sender.awaits_ack() {
+            return;
+        }
+        if now_ns < transfer.deadline_ns {
+            transfer.pending_ns = Some(transfer.deadline_ns);
+            let at_ns = transfer.deadline_ns;
+            self.events.push(at_ns, Event::Timer(handle, sender));
+            return;
+        }
+        transfer.sender.on_timeout();
+        self.count.timeouts += 1;
+        self.transmit(handle, sender);
+        self.restart_timer(handle, sender);
+    }
+
+    fn await_pace(&mut self, handle: Handle, sender: Side) {
+        let now_ns = self.events.now_ns();
+        let transfer = self.connections.get(handle);
+        let Some(transfer) = transfer.and_then(|it| it.transfer(sender)) else {
+            return;
+        };
+        let is_more_to_come = transfer.sender.segments < transfer.segments;
+        if let Some(pace_ns) = transfer.pace_ns.filter(|_| is_more_to_come) {
+            let at_ns = now_ns.saturating_add(pace_ns.max(1));
+            self.events.push(at_ns, Event::Paced(handle, sender));
+        }
+    }
+
+    fn on_paced(&mut self, handle: Handle, sender: Side) {
+        let connection = self.connections.get(handle);
+        if let Some(transfer) = connection.and_then(|it| it.transfer(sender)) {
+            let was_idle = !transfer.sender.awaits_ack();
+            transfer.sender.segments += 1;
+            self.await_pace(handle, sender);
+            self.transmit(handle, sender);
+            if was_idle {
+                self.restart_timer(handle, sender);
+            }
+        }
+    }
+
+    fn outcome(self, whole_ns: u64) -> TwinOutcome {
+        let mut unfinished = [0; 2];
+        let transfers = self.connections.iter().flat_map(|it| &it.transfers);
+        for transfer in transfers.flatten().filter(|it| !it.has_arrived()) {
+            if let Some(class) = transfer.counts_as {
+                unfinished[class as usize] += 1;
+            }
+        }
+        let seconds = whole_ns.max(1) as f64 / 1e9;
+        let carried = |side: usize, uplink: usize| {
+            let port = &self.ports[side][uplink];
+            (port.sent_bytes as f64 * 8.0 / seconds / port.bits_per_second as f64).min(1.0)
+        };
+        let uplinks = 0..self.ports[0].len();
+        let ports = self.ports.iter().flatten();
+        TwinOutcome {
+            scheme: self.scheme.to_string(),
+            threshold: self.scheme.has_threshold().then_some(self.threshold.value),
+            utilisation: uplinks.map(|it| [carried(0, it), carried(1, it)]).collect(),
+            dropped_packets: ports.map(|it| it.dropped).sum::<u64>() + self.count.dropped_by_policy,
+            segments: self.count.segments,
+            retransmitted: self.count.retransmitted,
+            timeouts: self.count.timeouts,
+            paced_flows: self.count.paced,
+            left_out: self.count.left_out,
+            hops: self.count.hops,
+            short: self.count.short.statistics(unfinished[0]),
+            long: self.count.long.statistics(unfinished[1]),
+        }
+    }
+}
+
+/// Counts the completion time of a transfer; `fastest` is the rate and the round-trip time that it would
+/// have alone.
+fn completed(count: &mut Totals, transfer: &Transfer, now_ns: u64, fastest: (u64, u64)) {
+    let Some(class) = transfer.counts_as else {
+        return;
+    };
+    let time_ns = now_ns.saturating_sub(transfer.start_ns);
+    let alone_ns = transfer.bytes as f64 * 8e9 / fastest.0 as f64 + fastest.1 as f64 / 2.0;
+    let slowdown = time_ns as f64 / alone_ns.max(1.0);
+    match class {
+        RecordedClass::Short => count.short.add(time_ns, slowdown),
+        RecordedClass::Long => count.long.add(time_ns, slowdown),
+    }
+}
+
+/// Spreads numbers over 64 bits (splitmix64's finaliser, S. Vigna, 2015).
+fn mix(number: u64) -> u64 {
+    let mut it = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    it ^ (it >> 31)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! Recordings that are written by hand, and what each scheme makes of them.
+
+use flow_recording::{FlowEnd, Header, Transport, Writer};
+
+use super::super::{Uplink, run_twin};
+use super::*;
+
+fn flow(start_ms: u64, payload: u64, back: u64) -> FlowRecord {
+    let count = |payload: u64| {
+        let packets = payload.div_ceil(1_448).max(1);
+        Count {
+            packets,
+            bytes: payload + packets * 66,
+        }
+    };
+    FlowRecord {
+        start_us: start_ms * 1_000,
+        duration_us: 50_000,
+        is_long: false,
+        transport: Transport::Tcp,
+        is_ipv6: false,
+        began_before: false,
+        end: FlowEnd::Finished,
+        out: count(payload),
+        back: (back > 0).then(|| count(back)),
+    }
+}
+
+/// The bytes of a recording of so many seconds.
+fn recording(flows: &[FlowRecord], seconds: u64) -> Vec<u8> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("day.flows");
+    let mut writer = Writer::create(&path, false).expect("a file");
+    for flow in flows {
+        writer.add(flow).expect("space");
+    }
+    let header = Header {
+        duration_us: seconds * 1_000_000,
+        threshold: 40,
+        ..Header::default()
+    };
+    writer.finish(header).expect("space");
+    std::fs::read(path).expect("it is there")
+}
+
+fn settings(uplinks: &[&str]) -> TwinSettings {
+    let uplinks = uplinks.iter().map(|it| it.parse().expect("an uplink"));
+    TwinSettings::new(uplinks.collect::<Vec<Uplink>>())
+}
+
+fn run(bytes: &[u8], settings: &TwinSettings, scheme: &str) -> TwinOutcome {
+    let reader = Reader::new(bytes).expect("a recording");
+    let scheme = scheme.parse().expect("a scheme");
+    run_twin(reader, settings, &scheme, |_| ()).expect("it is whole")
+}
+
+#[test]
+fn flow_alone_takes_its_time_on_the_wire_and_half_a_round_trip() {
+    let bytes = recording(&[flow(0, 1_000, 0), flow(500, 1_000, 0)], 1);
+    let outcome = run(&bytes, &settings(&["10mbit/20ms"]), "ecmp");
+    // 1,066 bytes at 10 Mbit/s, and 10 ms.
+    assert_eq!(outcome.short.flows, 2);
+    assert_eq!(outcome.short.mean_ms, Some(10.8528));
+    assert_eq!(outcome.short.unfinished + outcome.long.flows, 0);
+    // Two segments and their acknowledgements.
+    assert_eq!((outcome.segments, outcome.hops), (2, 4));
+    let slowdown = outcome.short.mean_slowdown.expect("two flows");
+    assert!((slowdown - 10.8528 / 10.8).abs() < 1e-9, "{slowdown}");
+}
+
+#[test]
+fn each_direction_carries_its_own_payload() {
+    let bytes = recording(&[flow(0, 500, 2_000_000)], 1);
+    let outcome = run(&bytes, &settings(&["10mbit/20ms"]), "ecmp");
+    assert_eq!((outcome.short.flows, outcome.long.flows), (1, 1));
+    let fct = outcome.long.mean_ms.expect("it ended");
+    // 16.7 Mbit with headers, and slow start.
+    assert!((1_670.0..2_000.0).contains(&fct), "{fct}");
+    let [out, back] = outcome.utilisation[0];
+    assert!(out < 0.1 && back > 0.9, "{out} {back}");
+}
+
+/// A transfer that fills what it gets, and a short flow every 20 ms beside it.
+fn mixed() -> Vec<u8> {
+    let mut flows = vec![flow(0, 30_000_000, 0), flow(0, 30_000_000, 0)];
+    flows.extend((0..200).map(|it| flow(500 + 20 * it, 4_000, 0)));
+    recording(&flows, 10)
+}
+
+#[test]
+fn short_flows_pay_for_long_ones_under_ecmp_alone() {
+    let (bytes, settings) = (mixed(), settings(&["50mbit/10ms", "50mbit/10ms"]));
+    let p99 = |scheme| {
+        let outcome = run(&bytes, &settings, scheme);
+        assert_eq!(outcome.short.flows, 200, "{scheme}");
+        assert_eq!(outcome.long.flows + outcome.long.unfinished, 2, "{scheme}");
+        outcome.short.p99_ms.expect("200 flows")
+    };
+    let ecmp = p99("ecmp");
+    assert!(ecmp > 30.0, "a queue of 50 ms: {ecmp}");
+    for (scheme, most) in [
+        ("fair", 20.0),
+        ("dedicated", 12.0),
+        ("share", 12.0),
+        ("tr", 12.0),
+    ] {
+        let found = p99(scheme);
+        assert!(found < most, "{scheme}: {found}, ecmp {ecmp}");
+    }
+}
+
+#[test]
+fn one_transfer_gets_more_than_an_uplink_where_packets_choose() {
+    let bytes = recording(&[flow(0, 20_000_000, 0)], 20);
+    let uplinks = settings(&["20mbit/20ms", "20mbit/20ms"]);
+    let seconds = |scheme| {
+        let outcome = run(&bytes, &uplinks, scheme);
+        outcome.long.mean_ms.expect("it ended") / 1e3
+    };
+    let (ecmp, tr) = (seconds("ecmp"), seconds("tr"));
+    assert!((8.3..10.0).contains(&ecmp), "{ecmp}");
+    assert!(tr < 0.65 * ecmp, "{tr} and {ecmp}");
+}
+
+#[test]
+fn threshold_of_a_scheme_decides_who_takes_the_short_tunnel() {
+    let bytes = recording(&[flow(0, 5_000_000, 0)], 5);
+    let uplinks = settings(&["50mbit/10ms", "50mbit/10ms"]);
+    let share_of_first = |scheme| {
+        let outcome = run(&bytes, &uplinks, scheme);
+        let [first, second] = [0, 1].map(|it: usize| outcome.utilisation[it][0]);
+        first / (first + second)
+    };
+    assert!(share_of_first("dedicated@100000") > 0.999);
+    assert!(share_of_first("dedicated@10") < 0.1);
+    let outcome = run(&bytes, &uplinks, "dedicated@10");
+    assert_eq!(
+        (outcome.threshold, outcome.scheme.as_str()),
+        (Some(10), "dedicated@10")
+    );
+    // What is reported as short does not change with it.
+    assert_eq!(outcome.long.flows, 1);
+    assert_eq!(run(&bytes, &uplinks, "ecmp").threshold, None);
+}
+
+#[test]
+fn same_recording_gives_the_same_outcome() {
+    let (bytes, settings) = (mixed(), settings(&["20mbit/10ms", "10mbit/30ms"]));
+    for scheme in ["ecmp", "fair", "dedicated", "share", "tr"] {
+        let first = run(&bytes, &settings, scheme);
+        assert_eq!(first, run(&bytes, &settings, scheme), "{scheme}");
+    }
+}
+
+#[test]
+fn flow_that_is_slow_by_itself_is_paced_and_has_no_completion_time() {
+    let slow = FlowRecord {
+        duration_us: 40_000_000,
+        ..flow(1_000, 144_800, 0)
+    };
+    let bytes = recording(&[slow], 60);
+    let outcome = run(&bytes, &settings(&["10mbit/20ms"]), "ecmp");
+    assert_eq!((outcome.paced_flows, outcome.segments), (1, 100));
+    assert_eq!((outcome.short.flows, outcome.long.flows), (0, 0));
+    assert_eq!(outcome.long.unfinished, 0);
+}
+
+#[test]
+fn flows_that_began_before_load_the_uplinks_and_count_as_none() {
+    let before = FlowRecord {
+        began_before: true,
+        ..flow(0, 1_000_000, 0)
+    };
+    let outcome = run(
+        &recording(&[before], 5),
+        &settings(&["10mbit/20ms"]),
+        "ecmp",
+    );
+    assert!(outcome.segments >= 691);
+    assert_eq!((outcome.short.flows, outcome.long.flows), (0, 0));
+}
+
+#[test]
+fn part_of_a_recording_has_the_flows_of_that_part() {
+    let flows: Vec<_> = (0..10).map(|it| flow(it * 1_000, 1_000, 0)).collect();
+    let bytes = recording(&flows, 10);
+    let part = |skip_s, for_s| {
+        let settings = TwinSettings {
+            skip_s,
+            for_s,
+            ..settings(&["10mbit/20ms"])
+        };
+        run(&bytes, &settings, "ecmp").short.flows
+    };
+    assert_eq!((part(0, None), part(4, None)), (10, 6));
+    assert_eq!((part(4, Some(3)), part(9, Some(u64::MAX))), (3, 1));
+    assert_eq!((part(20, None), part(u64::MAX, Some(5))), (0, 0));
+}
+
+#[test]
+fn transfer_that_has_no_end_in_time_is_unfinished() {
+    let bytes = recording(&[flow(0, 1_000_000_000, 0)], 1);
+    let outcome = run(&bytes, &settings(&["1mbit/20ms"]), "ecmp");
+    assert_eq!((outcome.long.flows, outcome.long.unfinished), (0, 1));
+}
+
+#[test]
+fn recording_that_was_cut_off_is_an_error_whatever_part_is_simulated() {
+    let bytes = recording(&[0, 5, 6, 7].map(|it| flow(it * 1_000, 1_000, 0)), 10);
+    let reader = Reader::new(&bytes[..bytes.len() - 6]).expect("it begins well");
+    let settings = TwinSettings {
+        for_s: Some(1),
+        ..settings(&["10mbit/20ms"])
+    };
+    let error = run_twin(reader, &settings, &Scheme::Ecmp, |_| ()).expect_err("cut off");
+    assert!(matches!(error, ReadError::Truncated { .. }), "{error}");
+}
