@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use flow_twin::{Scheme, Uplink};
 use netsim::{Overrides, sweep::Shard};
 
 /// Simulates leaf-spine fabrics, packet by packet.
@@ -30,15 +31,82 @@ pub(crate) enum Command {
 #[derive(Args)]
 pub(crate) struct Run {
     /// A file, or the name of a scenario that is built in.
-    pub(crate) scenario: String,
+    #[arg(required_unless_present = "trace")]
+    pub(crate) scenario: Option<String>,
     #[command(flatten)]
     pub(crate) overrides: OverrideArguments,
-    /// Directory for flows.csv with a row a flow, paths.csv and manifest.json.
+    #[command(flatten)]
+    pub(crate) trace: TraceArguments,
+    /// Directory for flows.csv with a row a flow, paths.csv and manifest.json; with --trace for
+    /// index.html and twin.json.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) out: Option<PathBuf>,
     /// Print the manifest instead of a table.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A recording in the place of a scenario.
+#[derive(Args)]
+#[command(next_help_heading = "A twin of one's own network")]
+pub(crate) struct TraceArguments {
+    /// Run the flows of a recording that `splitter record` made, over --uplinks, under each of
+    /// --schemes.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "uplinks",
+        conflicts_with_all = ["scenario", "scheme", "load", "messages"]
+    )]
+    pub(crate) trace: Option<PathBuf>,
+    /// Uplinks, 1 to 8, separated by commas: rate and round-trip time, such as
+    /// 100mbit/10ms,50mbit/20ms. Of two, the first is the splitter's short tunnel.
+    #[arg(
+        long,
+        requires = "trace",
+        conflicts_with = "scenario",
+        value_delimiter = ',',
+        value_name = "RATE/RTT"
+    )]
+    pub(crate) uplinks: Vec<Uplink>,
+    /// Schemes, separated by commas: ecmp, fair, dedicated, share, tr, the last three also with a
+    /// threshold of their own, as in share@100. Without it all of them, and dedicated and share with four
+    /// times the threshold.
+    #[arg(
+        long,
+        requires = "trace",
+        conflicts_with = "scenario",
+        value_delimiter = ',',
+        value_name = "SCHEME"
+    )]
+    pub(crate) schemes: Vec<Scheme>,
+    /// Threshold between short and long flows instead of the recording's, in its unit.
+    #[arg(long, requires = "trace", conflicts_with = "scenario", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
+    pub(crate) threshold: Option<u64>,
+    /// What each queue in front of an uplink holds, in milliseconds of its rate.
+    #[arg(long, requires = "trace", conflicts_with = "scenario", value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(crate) buffer_ms: u64,
+    /// Leave out so much of the beginning: seconds, or with a unit as in 10h.
+    #[arg(long, requires = "trace", conflicts_with = "scenario", value_name = "TIME", value_parser = seconds)]
+    pub(crate) skip: Option<u64>,
+    /// Simulate so much of the recording: seconds, or with a unit as in 30m. Without it all.
+    #[arg(long = "for", requires = "trace", conflicts_with = "scenario", value_name = "TIME", value_parser = seconds)]
+    pub(crate) time: Option<u64>,
+    /// Schemes at the same time; without it as many as there are cores.
+    #[arg(long, requires = "trace", conflicts_with = "scenario", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) jobs: Option<u16>,
+}
+
+/// Reads a time of whole seconds, minutes, hours or days.
+fn seconds(text: &str) -> Result<u64, String> {
+    let units = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400), ("", 1)];
+    let parsed = units.iter().find_map(|(unit, factor)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(*factor)
+    });
+    parsed
+        .filter(|it| (1..=366 * 86_400).contains(it))
+        .ok_or_else(|| "give a time from 1s to 366d, such as 60s, 30m or 10h".to_owned())
 }
 
 #[derive(Args)]
@@ -48,7 +116,7 @@ pub(crate) struct OverrideArguments {
     scheme: Option<String>,
     /// Seed of the random numbers, instead of the scenario's.
     #[arg(long)]
-    seed: Option<u64>,
+    pub(crate) seed: Option<u64>,
     /// Load instead of the scenario's, a share of the senders' links.
     #[arg(long)]
     load: Option<f64>,

@@ -5,6 +5,7 @@ pub(crate) mod list;
 pub(crate) mod merge;
 pub(crate) mod run;
 pub(crate) mod sweep;
+pub(crate) mod trace;
 
 use std::io::{self, Write as _};
 

@@ -10,7 +10,16 @@ use super::{print, print_json};
 use crate::arguments::Run;
 
 pub(crate) fn run(arguments: &Run) -> Result<()> {
-    let source = Source::find(&arguments.scenario)?;
+    match (&arguments.scenario, &arguments.trace.trace) {
+        (Some(scenario), _) => run_scenario(scenario, arguments),
+        (None, Some(file)) => super::trace::run(file, arguments),
+        // The parser asks for one of them.
+        (None, None) => anyhow::bail!("name a scenario, or a recording with --trace"),
+    }
+}
+
+fn run_scenario(scenario: &str, arguments: &Run) -> Result<()> {
+    let source = Source::find(scenario)?;
     let experiment = source.experiment(&(&arguments.overrides).into())?;
     let outcome = netsim::run(&experiment);
     let manifest = Manifest::new(&experiment, &outcome);

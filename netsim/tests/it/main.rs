@@ -11,6 +11,7 @@ mod scenarios;
 mod shards;
 mod support;
 mod tr;
+mod trace;
 #[allow(dead_code, reason = "shared with the tests of other commands")]
 #[path = "../../../crates/cli/tests/support/transcript.rs"]
 mod transcript;

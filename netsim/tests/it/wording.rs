@@ -47,6 +47,38 @@ fn words_of_run_are_those_reviewed() {
             ("no such scenario", &["no-such"]),
             ("no such scheme", &["tr-large", "--scheme", "no-such"]),
             ("a load above all", &["tr-large", "--load", "1.5"]),
+            ("a recording without uplinks", &["--trace", "day.flows"]),
+            (
+                "uplinks without a recording",
+                &["tr-large", "--uplinks", "9mbit/1ms"],
+            ),
+            (
+                "a recording and a scenario",
+                &["tr-large", "--trace", "day.flows", "--uplinks", "9mbit/1ms"],
+            ),
+            (
+                "no such recording",
+                &["--trace", "no-such", "--uplinks", "9mbit/1ms"],
+            ),
+            (
+                "an uplink that is none",
+                &["--trace", "f", "--uplinks", "9mbit"],
+            ),
+            (
+                "a scheme that there is not",
+                &[
+                    "--trace",
+                    "f",
+                    "--uplinks",
+                    "9mbit/1ms",
+                    "--schemes",
+                    "cake",
+                ],
+            ),
+            (
+                "no time",
+                &["--trace", "f", "--uplinks", "9mbit/1ms", "--for", "soon"],
+            ),
             (
                 "a machine of the laboratory",
                 &["cloudburst-testbed", "--scheme", "cloudburst"],
