@@ -17,10 +17,10 @@ pub(crate) struct Arguments {
     check: bool,
 }
 
-/// What [`check`] has found.
+/// Result of [`check`].
 pub(crate) enum Verdict {
     Fresh,
-    /// What makes it is not here; the reason says what to do.
+    /// The generator is not here; the reason says what to do.
     NoGenerator(String),
 }
 

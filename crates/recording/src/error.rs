@@ -42,7 +42,7 @@ pub enum ReadError {
     Flow {
         /// Number of the flow in the file, from 0.
         flow: u64,
-        /// What is wrong with it.
+        /// Description of what is wrong with it.
         problem: &'static str,
     },
     /// The checksum at the end is not that of the file.

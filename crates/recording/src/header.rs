@@ -18,13 +18,13 @@ pub struct Header {
     pub looks: u64,
     /// Flows in the file; the writer fills this in.
     pub flows: u64,
-    /// What the threshold in force counted.
+    /// Unit of the threshold in force: packets or bytes.
     pub unit: ThresholdUnit,
     /// The threshold in force at the beginning.
     pub threshold: u32,
     /// Rates of the short and of the long tunnel in Mbit/s, where they were stated.
     pub rates_mbit: Option<[u32; 2]>,
-    /// What was not seen.
+    /// Counts of flows, packets and time that were not seen.
     pub unseen: Unseen,
 }
 

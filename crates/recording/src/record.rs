@@ -10,19 +10,19 @@ pub struct FlowRecord {
     pub start_us: u64,
     /// Microseconds from its first packet, or the beginning of the recording, to its last.
     pub duration_us: u64,
-    /// Whether it counted more than the threshold.
+    /// True if it counted more than the threshold.
     pub is_long: bool,
-    /// What it was carried by.
+    /// Transport protocol that carried it.
     pub transport: Transport,
-    /// Whether its addresses were of IPv6, whose headers are longer.
+    /// True if its addresses were of IPv6, whose headers are longer.
     pub is_ipv6: bool,
-    /// Whether it had begun before the recording: its counts are then those since.
+    /// True if it had begun before the recording: its counts are then those since.
     pub began_before: bool,
     /// How it ended.
     pub end: FlowEnd,
-    /// What went from the site; at least a packet.
+    /// Traffic from the site; at least a packet.
     pub out: Count,
-    /// What came back to the site, where that was seen.
+    /// Traffic back to the site, where that was seen.
     pub back: Option<Count>,
 }
 

@@ -41,7 +41,7 @@ pub struct Tracker {
     unseen: Unseen,
 }
 
-/// What is known of a flow that has not ended.
+/// State of a flow that has not ended.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     /// The look that saw it last.
@@ -50,13 +50,13 @@ struct Watched {
     last_ns: u64,
     out: Count,
     back: Option<Count>,
-    /// What it had counted when the recording began; nothing for those that began since.
+    /// Counts of the flow when the recording began; nothing for those that began since.
     out_before: Count,
     back_before: Count,
     kind: Kind,
 }
 
-/// What of a flow is neither a time nor a count.
+/// Properties of a flow that are neither a time nor a count.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     transport: Transport,

@@ -163,7 +163,7 @@ impl Writer {
     }
 }
 
-/// Where the file and what it needs meanwhile go.
+/// Places of the file and of what it needs meanwhile.
 fn directory(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent,

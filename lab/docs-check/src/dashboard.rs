@@ -1,6 +1,6 @@
 //! A picture of a Grafana dashboard without Grafana: its panels and queries, and what a Prometheus answered.
 //!
-//! What was answered is kept in `docs/figures`, so that the picture is drawn again without a Prometheus.
+//! The answers are kept in `docs/figures`, so that the picture is drawn again without a Prometheus.
 
 use std::{
     fmt::Write as _,

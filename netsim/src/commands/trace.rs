@@ -23,7 +23,7 @@ use crate::arguments::{Run, TraceArguments};
 /// Steps of the progress bar for each scheme.
 const STEPS: u64 = 1_000;
 
-/// What `--json` prints and `twin.json` holds.
+/// Report that `--json` prints and `twin.json` holds.
 #[derive(Serialize)]
 struct Report<'a> {
     version: &'static str,
@@ -228,7 +228,7 @@ fn mean_slowdown(outcome: &TwinOutcome) -> Option<f64> {
     (flows > 0).then(|| classes.iter().map(weighted).sum::<f64>() / flows as f64)
 }
 
-/// What a reader has to know of the figures.
+/// Notes that a reader of the figures needs.
 fn notes(report: &Report<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     let unseen = report.recording.unseen;

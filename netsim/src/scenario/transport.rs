@@ -46,7 +46,7 @@ pub struct TransportSettings {
 }
 
 impl TransportSettings {
-    /// What of it a sender of TCP goes by.
+    /// Returns the settings that a sender of TCP goes by.
     pub(crate) fn sender(&self) -> flow_tcp::Settings {
         flow_tcp::Settings {
             control: match self.control {

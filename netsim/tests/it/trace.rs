@@ -44,7 +44,7 @@ fn recording(path: &Path) {
     writer.finish(header).expect("space");
 }
 
-/// What the command says when it refuses.
+/// Text that the command prints when it refuses.
 fn refusal(arguments: &[&str]) -> String {
     let output = netsim(arguments);
     assert!(!output.status.success(), "{output:?}");

@@ -87,7 +87,7 @@ struct Recorder {
     blind_ns: u64,
 }
 
-/// What the kernel programs have counted, so far and since the recording began.
+/// Counts of the kernel programs, so far and since the recording began.
 #[derive(Clone, Copy, Debug, Default)]
 struct Events {
     begun: u64,
@@ -218,7 +218,7 @@ impl Recorder {
     }
 }
 
-/// What `record --json` prints.
+/// Summary that `record --json` prints.
 #[derive(Serialize)]
 struct Recorded<'a> {
     file: String,
@@ -249,7 +249,7 @@ fn report(header: &Header, args: &RecordArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// What the file does not hold, a line for each.
+/// Lines about what the file does not hold.
 fn unseen_in_words(unseen: &Unseen) -> Vec<String> {
     let flows = [
         (

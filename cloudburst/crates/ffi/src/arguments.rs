@@ -1,4 +1,4 @@
-//! What comes over the boundary, and what goes back: pointers become references, or an error.
+//! Arguments and results of the C interface: pointers become references, or an error.
 
 use std::{
     ffi::{CStr, c_char},
@@ -149,7 +149,7 @@ pub(crate) unsafe fn put_text(buffer: *mut c_char, size: usize, text: &str) -> u
     needed
 }
 
-/// As [`put_text`], where what does not fit is an error.
+/// Writes a text with its NUL as [`put_text`] does, where one that does not fit is an error.
 ///
 /// # Safety
 ///

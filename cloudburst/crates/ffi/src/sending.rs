@@ -61,7 +61,7 @@ enum State {
 }
 
 impl cloudburst_sending {
-    /// What became of the message; nothing if it is under way still.
+    /// Fate of the message; nothing if it is under way still.
     fn wait(&self, timeout: Option<Duration>) -> Option<Result<Receipt, SendError>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let State::UnderWay(sending) = &mut *state {

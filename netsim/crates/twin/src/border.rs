@@ -26,7 +26,7 @@ pub(super) struct Border {
     chooser: Chooser,
 }
 
-/// What a border remembers of the flow of one direction.
+/// State that a border keeps of the flow of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BorderFlow {
     entry: FlowEntry,
@@ -39,7 +39,7 @@ pub(super) struct Forwarded {
     pub(super) now_ns: u64,
     pub(super) bytes: u32,
     pub(super) payload_bytes: u32,
-    /// The same for all packets of a flow.
+    /// Hash of the flow, the same for all of its packets.
     pub(super) flow_hash: u64,
 }
 
@@ -50,7 +50,7 @@ enum Chooser {
     Splitter(Box<(PolicyConfig, HostQueues)>),
 }
 
-/// What `balance = "tr"` goes by: the tunnels, and the models of their queues.
+/// Tunnels and models of their queues, by which `balance = "tr"` chooses.
 #[derive(Debug)]
 struct Earliest {
     balancer: EarliestArrival,

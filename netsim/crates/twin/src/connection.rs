@@ -17,9 +17,9 @@ const PACED_US: u64 = 10_000_000;
 pub(super) struct Connection {
     /// By the side that sends.
     pub(super) transfers: [Option<Transfer>; 2],
-    /// What borders remember of each direction, acknowledgements of the other one's data included.
+    /// State that borders keep of each direction, acknowledgements of the other one's data included.
     pub(super) flows: [BorderFlow; 2],
-    /// The same for all of its packets.
+    /// Hash of the flow, the same for all of its packets.
     pub(super) hash: u64,
     /// Headers on each packet.
     pub(super) header_bytes: u32,
@@ -35,9 +35,9 @@ pub(super) struct Transfer {
     pub(super) segments: u32,
     /// Time between segments that are not there from the start.
     pub(super) pace_ns: Option<u64>,
-    /// Whether its completion time counts, and as which class.
+    /// Class that its completion time counts for; none if it does not count.
     pub(super) counts_as: Option<RecordedClass>,
-    /// When the timer expires, and when its pending event comes.
+    /// Times at which the timer expires, and at which its pending event comes.
     pub(super) deadline_ns: u64,
     pub(super) pending_ns: Option<u64>,
 }

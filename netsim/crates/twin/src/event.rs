@@ -18,11 +18,11 @@ pub(super) struct Packet {
     pub(super) kind: PacketKind,
     /// Bytes with all headers.
     pub(super) bytes: u32,
-    /// When the data left its host; acknowledgements carry it back.
+    /// Time at which the data left its host; acknowledgements carry it back.
     pub(super) stamp_ns: u64,
 }
 
-/// What a packet carries.
+/// Content of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PacketKind {
     /// A segment.

@@ -21,7 +21,7 @@ pub(super) struct Port {
 /// How a port orders packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Discipline {
-    /// As they come.
+    /// First come, first served.
     Fifo,
     /// The short class before the long one, each with a buffer of its own.
     Priority,

@@ -71,7 +71,7 @@ pub struct TwinSettings {
     pub threshold: Option<u64>,
     /// How much traffic each queue in front of an uplink holds, in milliseconds of its rate.
     pub buffer_ms: u64,
-    /// What is left out at the beginning of the recording, in seconds.
+    /// Seconds at the beginning of the recording that are left out.
     pub skip_s: u64,
     /// How much is simulated after that, in seconds; nothing is all of it.
     pub for_s: Option<u64>,

@@ -16,7 +16,7 @@ use super::statistics::Distribution;
 
 /// More connections are not under way at a time: 100 MB.
 const MOST_LIVE: usize = 100_000;
-/// What is under way when the recording ends has so long to complete.
+/// Time that flows under way have to complete after the recording ends.
 const GRACE_NS: u64 = 60_000_000_000;
 /// A shaper lets so much of an uplink's rate through, so that packets queue in front of it.
 const SHAPED_PERCENT: u64 = 97;

@@ -1,4 +1,4 @@
-//! What the log says: its forms, and the events that scripts go by.
+//! The log of the command: its forms, and the events that scripts go by.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use super::{BINARY, Listening, as_given, cloudburst, stderr};
 
 const PAGE: &str = include_str!("../../../../../docs/src/reference/cloudburst-log.md");
 
-/// Where the command's records come from.
+/// Crates that the command's records come from.
 const SOURCES: [&str; 3] = ["src", "../../src", "../../../crates/telemetry/src"];
 
 /// Events with their level, from the calls that log them; a call above `debug` without one is no event.

@@ -1,4 +1,4 @@
-//! What comes over the boundary is checked: NULL, texts that are none, and handles in the wrong order.
+//! Arguments of the C interface are checked: NULL, texts that are none, and handles in the wrong order.
 
 use std::{
     ffi::{CStr, CString, c_char},

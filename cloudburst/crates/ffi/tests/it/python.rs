@@ -84,7 +84,7 @@ fn the_wheel_is_built_installed_and_works() {
     assert!(told.contains("b'ARE YOU THERE?'"), "{told}");
 }
 
-/// What is built lies next to the source, which is not to change.
+/// Copies the Python package: its build leaves files next to the source, which is not to change.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

@@ -108,7 +108,7 @@ impl Sender {
         self.peers.get(id).is_some_and(|outbox| outbox.is_closed)
     }
 
-    /// Whether nothing was heard of a peer while a message to it had time.
+    /// Tells whether a peer seems to be gone: nothing was heard of it while a message to it had time.
     pub(crate) fn is_abandoned(&self, id: PeerId) -> bool {
         let outbox = self.peers.get(id);
         outbox.is_some_and(|outbox| outbox.is_abandoned)
