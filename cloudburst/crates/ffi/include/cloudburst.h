@@ -282,7 +282,7 @@ size_t cloudburst_endpoint_addresses(const struct cloudburst_endpoint *endpoint,
                                      char *buffer,
                                      size_t size);
 
-// Makes a peer known at these addresses: "host:4433", "192.0.2.7:4433-4436", "[2001:db8::7]:4433", or
+// Makes a peer known at these addresses: "host:4433", "192.0.2.7:4433-4436", `"[2001:db8::7]:4433"`, or
 // several with commas between, all of one machine. Names are looked up, which may take seconds. Nothing
 // is sent yet. `public_key` is the peer's, and NULL where all ends share a key.
 //

@@ -105,7 +105,7 @@ pub unsafe extern "C" fn cloudburst_endpoint_addresses(
     needed
 }
 
-/// Makes a peer known at these addresses: "host:4433", "192.0.2.7:4433-4436", "[2001:db8::7]:4433", or
+/// Makes a peer known at these addresses: "host:4433", "192.0.2.7:4433-4436", `"[2001:db8::7]:4433"`, or
 /// several with commas between, all of one machine. Names are looked up, which may take seconds. Nothing
 /// is sent yet. `public_key` is the peer's, and NULL where all ends share a key.
 ///
