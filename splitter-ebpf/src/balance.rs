@@ -12,7 +12,7 @@ use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::helpers::bpf_get_hash_recalc;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::TcContext;
-use flow_balance::{Balancer, Drb, EarliestArrival, Packet, PathId, Presto};
+use flow_balance::{Balancer, Drb, EarliestArrival, EarliestFlow, Packet, PathId, Presto};
 use splitter_policy::flow::Class;
 use splitter_policy::paths::{
     BalancerNumber, LivePaths, PathCounters, SitePaths, TunnelQueues, wire_bytes,
@@ -60,6 +60,8 @@ struct PathScratch {
     hash: u64,
     class: u64,
     path: u64,
+    /// What the flow notes of the packet, if a queue takes it.
+    noted: EarliestFlow,
 }
 
 #[btf_map]
@@ -113,6 +115,7 @@ pub extern "C" fn look_at_packet(context: *mut __sk_buff, class: u64) -> u64 {
         hash: unsafe { bpf_get_hash_recalc(context.cast()) }.into(),
         class,
         path: NONE,
+        noted: EarliestFlow::default(),
     };
     1
 }
@@ -146,8 +149,11 @@ balancers! {
         Some(asked.choose(&presto, &mut (), asked.flow()?))
     };
     choose_tr: |asked| {
-        let balancer = EarliestArrival { seed: SEED };
-        Some(asked.paths.choose_in_order(&balancer, asked.flow()?, &asked.packet))
+        // On a copy, which `take_path` puts back if the queue takes the packet: as
+        // `LivePaths::choose_in_order` does, in two steps that the verifier checks once each.
+        let noted = &mut scratch()?.noted;
+        *noted = *asked.flow()?;
+        Some(asked.choose(&EarliestArrival { seed: SEED }, &mut (), noted))
     };
 }
 
@@ -226,7 +232,10 @@ fn take_path_of(skb: &mut __sk_buff) -> Option<()> {
     let (asked, path) = asked()?;
     let path = PathId::new(*path as usize)?;
     let class = class(scratch()?.class);
-    asked.paths.send(path, asked.packet.bytes);
+    let is_taken = asked.paths.send(path, asked.packet.bytes);
+    if is_taken && BalancerNumber(BALANCER.load()) == BalancerNumber::TR {
+        *asked.flow()? = scratch()?.noted;
+    }
     let mark = match class {
         Some(Class::Short) => config.mark_bits.applied_to(skb.mark, config.short_mark),
         Some(Class::Long) => config.mark_bits.applied_to(skb.mark, config.long_mark),

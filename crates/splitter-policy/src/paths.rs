@@ -188,20 +188,20 @@ impl<'a, W: SharedWord> LivePaths<'a, W> {
         flow: &mut EarliestFlow,
         packet: &Packet,
     ) -> PathId {
-        let before = *flow;
-        let path = balancer.choose(&mut (), flow, self, packet);
-        if self.is_full(path) {
-            *flow = before;
+        let mut noted = *flow;
+        let path = balancer.choose(&mut (), &mut noted, self, packet);
+        if !self.is_full(path) {
+            *flow = noted;
         }
         path
     }
 
     /// Puts a packet into the queue in front of a tunnel. Where that is full already it is dropped
-    /// there, and so not counted.
+    /// there, and so not counted. Returns true if it was put there.
     #[inline(always)]
-    pub fn send(&self, path: PathId, bytes: u32) {
+    pub fn send(&self, path: PathId, bytes: u32) -> bool {
         if self.is_full(path) {
-            return;
+            return false;
         }
         let tunnel = &self.site.tunnels[path.index()];
         let (service_ns, now_ns) = (tunnel.service.of(bytes as u64), self.now_ns);
@@ -213,18 +213,22 @@ impl<'a, W: SharedWord> LivePaths<'a, W> {
         if self.goes_first {
             add(first, now_ns, service_ns);
         }
+        true
     }
 
-    /// Whether the queue in front of a tunnel drops what comes now.
+    /// Tells if the queue in front of a tunnel drops what comes now. Without a branch for the class, of
+    /// which a kernel's verifier would follow both ways.
     #[inline(always)]
     fn is_full(&self, path: PathId) -> bool {
-        let empty_ns = if self.goes_first {
-            self.now_ns
-        } else {
-            max(self.queues.first[path.index()].get(), self.now_ns)
-        };
+        let (first_ns, all_ns) = (
+            self.queues.first[path.index()].get(),
+            self.queues.all[path.index()].get(),
+        );
+        let goes_first = self.goes_first.into();
+        let own_ns = select(goes_first, first_ns, all_ns);
+        let empty_ns = select(goes_first, self.now_ns, max(first_ns, self.now_ns));
         let queue_ns = self.site.tunnels[path.index()].queue_ns;
-        self.free_at_ns(path) > empty_ns.saturating_add(queue_ns)
+        less(saturating_add(empty_ns, queue_ns), own_ns) != 0
     }
 
     /// When the last byte in front of each tunnel will have left that a packet waits for.
