@@ -2,6 +2,10 @@
 
 Endpoints may be used by any number of threads. Calls that wait let other threads run. Times are in seconds,
 and None waits without an end.
+
+Ctrl-C ends `Endpoint.receive` and `Endpoint.send` within a fifth of a second. Python hears of it only after
+`Endpoint.request`, `Message.reply`, `Endpoint.connect`, which looks names up, and `Endpoint.close`: state a
+time there, or call them in another thread than the main one.
 """
 
 from __future__ import annotations
@@ -12,15 +16,20 @@ from typing import Iterable, Optional
 from ._library import (
     CloseReport,
     Error,
+    Handle,
     Peer,
     Priority,
     Receipt,
     SendOptions,
     Status,
     call,
+    encoded,
+    has_ended,
     library,
     milliseconds,
+    slices,
     text,
+    unsigned,
 )
 
 __all__ = [
@@ -40,6 +49,7 @@ __all__ = [
 __version__ = library.cloudburst_version().decode()
 
 _KEY_BYTES = 83
+_SIZE_BYTES = ctypes.sizeof(ctypes.c_size_t)
 
 
 def generate_key_pair() -> tuple[str, str]:
@@ -61,19 +71,21 @@ def generate_shared_key(number: int = 1) -> str:
 def public_key(secret_key: str) -> str:
     """Returns the public half of a secret key."""
     public = ctypes.create_string_buffer(_KEY_BYTES)
-    call(library.cloudburst_public_key, secret_key.encode(), public, _KEY_BYTES)
+    call(library.cloudburst_public_key, encoded(secret_key), public, _KEY_BYTES)
     return text(public)
 
 
 class Message:
     """A message or request that has arrived.
 
-    A request that was not answered is answered that there is no reply, once nobody refers to it.
+    A request that was not answered is answered that there is no reply, when it is closed, its `with` block
+    ends, or nobody refers to it any more: until then its sender waits.
     """
 
-    def __init__(self, endpoint: Endpoint, handle: ctypes.c_void_p) -> None:
+    def __init__(self, endpoint: Endpoint, handle: Handle) -> None:
+        # Before the endpoint, as it is to be freed first.
+        self._handle: Optional[Handle] = handle
         self._endpoint = endpoint
-        self._handle = handle
         self.data: bytes = _content(handle)
         """The message as its sender gave it."""
         self.peer: Peer = library.cloudburst_message_peer(handle)
@@ -85,25 +97,42 @@ class Message:
         self.sender_key: Optional[str] = text(buffer) if has_key else None
         """The sender's public key, where key pairs say who it is."""
 
+    def _open(self) -> Handle:
+        # Whoever is in a call keeps it, so that another thread may close the message meanwhile.
+        handle = self._handle
+        if handle is None:
+            raise ValueError("the message is closed")
+        return handle
+
     @property
     def is_cancelled(self) -> bool:
         """True where this is a request that its sender has given up."""
-        return library.cloudburst_message_is_cancelled(self._handle)
+        return library.cloudburst_message_is_cancelled(self._open())
 
     def reply(self, data: bytes) -> Receipt:
-        """Answers a request, and waits until its sender has the answer."""
+        """Answers a request, and waits until its sender has the answer.
+
+        `Error` says why it has not: with `Status.CANCELLED`, `PEER_CLOSED` or `TIMED_OUT` this sender has
+        given up or is gone, and others are served as before.
+        """
         receipt = Receipt()
         endpoint = self._endpoint._handle
-        call(library.cloudburst_reply, endpoint, self._handle, data, len(data), ctypes.byref(receipt))
+        call(library.cloudburst_reply, endpoint, self._open(), data, len(data), ctypes.byref(receipt))
         return receipt
 
     def fail(self, reason: str) -> None:
         """Answers a request that it is refused, in a few words."""
-        call(library.cloudburst_fail, self._endpoint._handle, self._handle, reason.encode())
+        call(library.cloudburst_fail, self._endpoint._handle, self._open(), encoded(reason))
 
-    def __del__(self) -> None:
-        # A request that was not answered is answered that there is no reply.
-        library.cloudburst_message_free(self._handle)
+    def close(self) -> None:
+        """Ends it; `data` and whose it is stay. One that is closed already is no error."""
+        self._handle = None
+
+    def __enter__(self) -> Message:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Endpoint:
@@ -128,38 +157,38 @@ class Endpoint:
         dscp: Optional[int] = None,
         early_requests: Optional[bool] = None,
     ) -> None:
-        self._handle: Optional[ctypes.c_void_p] = None
         if (shared_key is None) == (secret_key is None):
             raise ValueError("give either shared_key or secret_key")
-        config = ctypes.c_void_p()
+        config = Handle(library.cloudburst_config_free)
         if shared_key is not None:
-            call(library.cloudburst_config_shared_key, shared_key.encode(), ctypes.byref(config))
+            call(library.cloudburst_config_shared_key, encoded(shared_key), config.place())
         else:
-            call(library.cloudburst_config_key_pair, secret_key.encode(), ctypes.byref(config))
-        try:
-            for key in allow:
-                call(library.cloudburst_config_allow, config, key.encode())
-            if local is not None:
-                call(library.cloudburst_config_set_local, config, local.encode())
-            if ports is not None:
-                call(library.cloudburst_config_set_ports, config, ports.encode())
-            if lifetime is not None:
-                call(library.cloudburst_config_set_lifetime, config, milliseconds(lifetime))
-            if max_message_bytes is not None:
-                call(library.cloudburst_config_set_max_message_bytes, config, max_message_bytes)
-            if dscp is not None:
-                call(library.cloudburst_config_set_dscp, config, dscp)
-            if early_requests is not None:
-                call(library.cloudburst_config_set_early_requests, config, early_requests)
-            endpoint = ctypes.c_void_p()
-            call(library.cloudburst_endpoint_bind, config, ctypes.byref(endpoint))
-            self._handle = endpoint
-        finally:
-            library.cloudburst_config_free(config)
+            call(library.cloudburst_config_key_pair, encoded(secret_key), config.place())
+        for key in allow:
+            call(library.cloudburst_config_allow, config, encoded(key))
+        if local is not None:
+            call(library.cloudburst_config_set_local, config, encoded(local))
+        if ports is not None:
+            call(library.cloudburst_config_set_ports, config, encoded(ports))
+        if lifetime is not None:
+            call(library.cloudburst_config_set_lifetime, config, milliseconds(lifetime))
+        if max_message_bytes is not None:
+            most = unsigned(max_message_bytes, 8 * _SIZE_BYTES, "max_message_bytes")
+            call(library.cloudburst_config_set_max_message_bytes, config, most)
+        if dscp is not None:
+            call(library.cloudburst_config_set_dscp, config, unsigned(dscp, 8, "dscp"))
+        if early_requests is not None:
+            call(library.cloudburst_config_set_early_requests, config, early_requests)
+        self._handle = Handle(library.cloudburst_endpoint_free)
+        call(library.cloudburst_endpoint_bind, config, self._handle.place())
 
     @property
     def addresses(self) -> str:
-        """Where it is bound, as `connect` of another takes it, with commas between."""
+        """Where it is bound, with commas between.
+
+        `connect` of another takes it where `local` was given. Without, the endpoint is bound to all addresses
+        of the machine, and this says "0.0.0.0" and "[::]" for them, where nobody can send to.
+        """
         size = library.cloudburst_endpoint_addresses(self._handle, None, 0)
         while True:
             buffer = ctypes.create_string_buffer(size)
@@ -172,11 +201,11 @@ class Endpoint:
     def connect(self, remotes: str, public_key: Optional[str] = None) -> Peer:
         """Makes a peer known at these addresses; `public_key` is its own, where key pairs are used."""
         peer = Peer()
-        key = None if public_key is None else public_key.encode()
+        key = None if public_key is None else encoded(public_key)
         call(
             library.cloudburst_endpoint_connect,
             self._handle,
-            remotes.encode(),
+            encoded(remotes),
             key,
             ctypes.byref(peer),
         )
@@ -195,18 +224,30 @@ class Endpoint:
         priority: Priority = Priority.NORMAL,
         idempotent: bool = False,
     ) -> Receipt:
-        """Sends a message and waits until the peer has it; `Error` says why it has not."""
+        """Sends a message and waits until the peer has it; `Error` says why it has not.
+
+        Ctrl-C cancels the message. While as much is under way as the quotas allow, the message waits for its
+        turn first, and Ctrl-C is heard after that.
+        """
         options = SendOptions.of(deadline, priority, idempotent)
-        receipt = Receipt()
+        sending = Handle(library.cloudburst_sending_free)
         call(
-            library.cloudburst_send,
+            library.cloudburst_enqueue,
             self._handle,
             peer,
             data,
             len(data),
             ctypes.byref(options),
-            ctypes.byref(receipt),
+            sending.place(),
         )
+        receipt = Receipt()
+        try:
+            for patience in slices(None):
+                if has_ended(library.cloudburst_sending_wait, sending, patience, ctypes.byref(receipt)):
+                    break
+        finally:
+            # Cancels one that was interrupted, whose traceback would keep it under way.
+            sending.free()
         return receipt
 
     def request(
@@ -218,9 +259,9 @@ class Endpoint:
         priority: Priority = Priority.NORMAL,
         idempotent: bool = False,
     ) -> bytes:
-        """Sends a request and waits for the reply, for `timeout` in all."""
+        """Sends a request and waits for the reply, for `timeout` in all. Ctrl-C is heard after that only."""
         options = SendOptions.of(None, priority, idempotent)
-        reply = ctypes.c_void_p()
+        reply = Handle(library.cloudburst_message_free)
         call(
             library.cloudburst_request,
             self._handle,
@@ -229,28 +270,21 @@ class Endpoint:
             len(data),
             milliseconds(timeout),
             ctypes.byref(options),
-            ctypes.byref(reply),
+            reply.place(),
         )
-        try:
-            return _content(reply)
-        finally:
-            library.cloudburst_message_free(reply)
+        return _content(reply)
 
     def receive(self, timeout: Optional[float] = None) -> Optional[Message]:
         """Waits for the next message or request; None if none has come in time."""
-        message = ctypes.c_void_p()
-        patience = milliseconds(timeout)
-        try:
-            call(library.cloudburst_receive, self._handle, patience, ctypes.byref(message))
-        except Error as error:
-            if error.status == Status.PENDING:
-                return None
-            raise
-        return Message(self, message)
+        for patience in slices(timeout):
+            message = Handle(library.cloudburst_message_free)
+            if has_ended(library.cloudburst_receive, self._handle, patience, message.place()):
+                return Message(self, message)
+        return None
 
     def close(self, within: float = 1.0) -> CloseReport:
-        """Waits for what is under way, not longer than `within`, and ends; calls that wait in other
-        threads raise `Error` with `Status.CLOSED`."""
+        """Waits for what is under way, not longer than `within`, and two minutes at most, and ends; calls
+        that wait in other threads raise `Error` with `Status.CLOSED`."""
         report = CloseReport()
         call(
             library.cloudburst_endpoint_close,
@@ -266,12 +300,7 @@ class Endpoint:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        # Whoever is in a call holds a reference, so that nobody is.
-        if self._handle is not None:
-            library.cloudburst_endpoint_free(self._handle)
 
-
-def _content(handle: ctypes.c_void_p) -> bytes:
+def _content(handle: Handle) -> bytes:
     length = library.cloudburst_message_length(handle)
     return ctypes.string_at(library.cloudburst_message_bytes(handle), length) if length else b""

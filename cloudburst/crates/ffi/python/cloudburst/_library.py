@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import math
 import pathlib
 import sys
-from typing import Any, Callable, Optional
+import threading
+import time
+from typing import Any, Callable, Iterator, Optional
 
 _FOREVER = 2**32 - 1
+# Seconds that the main thread waits at a stretch.
+_SLICE = 0.2
 
 
 class Status(enum.IntEnum):
@@ -59,6 +64,30 @@ class Error(Exception):
         super().__init__(reason)
         self.status = Status(status) if status in iter(Status) else status
 
+    def __reduce__(self) -> tuple:
+        return type(self), (int(self.status), str(self))
+
+
+class Handle:
+    """Something of the library's, freed once nobody refers to it: whoever is in a call does."""
+
+    def __init__(self, free: Callable[[Any], None]) -> None:
+        # Kept, as the module may be empty already when the interpreter ends.
+        self._free = free
+        self._as_parameter_ = ctypes.c_void_p()
+
+    def place(self) -> Any:
+        """Returns where a call puts it."""
+        return ctypes.byref(self._as_parameter_)
+
+    def free(self) -> None:
+        """Frees it before that, where nobody else can be in a call with it."""
+        self._free(self._as_parameter_)
+        self._as_parameter_.value = None
+
+    def __del__(self) -> None:
+        self.free()
+
 
 class Peer(ctypes.Structure):
     """Somebody whom messages are exchanged with, as one endpoint knows it."""
@@ -104,17 +133,51 @@ class SendOptions(ctypes.Structure):
     @classmethod
     def of(cls, deadline: Optional[float], priority: Priority, idempotent: bool) -> SendOptions:
         """Takes a deadline in seconds; one that is over already is as short as can be."""
-        after = 0 if deadline is None else max(milliseconds(deadline), 1)
-        return cls(after, int(priority), int(idempotent))
+        after = milliseconds(deadline)
+        after = 0 if after == _FOREVER else max(after, 1)
+        return cls(after, int(Priority(priority)), int(bool(idempotent)))
 
 
 def milliseconds(seconds: Optional[float]) -> int:
-    """Returns a time as the library takes it; None is without an end."""
-    if seconds is None:
+    """Returns a time as the library takes it; None and infinity are without an end."""
+    if seconds is None or seconds == math.inf:
         return _FOREVER
     if not seconds >= 0:
         raise ValueError(f"a time of {seconds} s is none")
-    return min(round(seconds * 1000), _FOREVER - 1)
+    return round(min(seconds * 1000, _FOREVER - 1))
+
+
+def slices(timeout: Optional[float]) -> Iterator[int]:
+    """Yields times to wait, one after the other, that are `timeout` together.
+
+    They are short in the main thread, where Python's handlers of signals run (Ctrl-C), and not while a
+    call waits.
+    """
+    whole = milliseconds(timeout)
+    if threading.current_thread() is not threading.main_thread():
+        yield whole
+        return
+    end = math.inf if whole == _FOREVER else time.monotonic() + whole / 1000
+    while True:
+        left = end - time.monotonic()
+        yield math.ceil(min(max(left, 0.0), _SLICE) * 1000)
+        if left <= _SLICE:
+            return
+
+
+def encoded(given: str) -> bytes:
+    """Returns a text as the library takes it, for which a NUL is the end."""
+    if "\0" in given:
+        raise ValueError("a text has a NUL character, where it would be cut off")
+    return given.encode()
+
+
+def unsigned(number: int, bits: int, name: str) -> int:
+    """Returns a number that fits, which `ctypes` would wrap around otherwise."""
+    if not 0 <= number < 2**bits:
+        reason = f"`{name}` is {number}, which is not within 0 to {2**bits - 1}"
+        raise Error(Status.INVALID_SETTING, reason)
+    return number
 
 
 def text(buffer: ctypes.Array) -> str:
@@ -127,6 +190,17 @@ def call(function: Callable[..., int], *arguments: Any) -> None:
     status = function(*arguments)
     if status != Status.OK:
         raise Error(status, library.cloudburst_last_error().decode())
+
+
+def has_ended(function: Callable[..., int], *arguments: Any) -> bool:
+    """Calls a function that waits, as `call` does; False if nothing has happened in its time."""
+    try:
+        call(function, *arguments)
+    except Error as error:
+        if error.status != Status.PENDING:
+            raise
+        return False
+    return True
 
 
 def _load() -> ctypes.CDLL:
@@ -159,7 +233,9 @@ def _load() -> ctypes.CDLL:
         ("endpoint_forget", status, handle, Peer),
         ("endpoint_close", status, handle, u32, place),
         ("endpoint_free", None, handle),
-        ("send", status, handle, Peer, data, size, place, place),
+        ("enqueue", status, handle, Peer, data, size, place, place),
+        ("sending_wait", status, handle, u32, place),
+        ("sending_free", None, handle),
         ("request", status, handle, Peer, data, size, u32, place, place),
         ("receive", status, handle, u32, place),
         ("reply", status, handle, handle, data, size, place),

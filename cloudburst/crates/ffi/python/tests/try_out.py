@@ -1,11 +1,19 @@
 """Tries an installed wheel over loopback: `python tests/try_out.py`. Ends with "all of it works"."""
 
+import contextlib
+import faulthandler
 import gc
+import os
+import pickle
+import signal
 import socket
 import threading
 import time
 
 import cloudburst
+
+# Whatever hangs ends, and is told where.
+faulthandler.dump_traceback_later(60, exit=True)
 
 
 def refused(status, call, *arguments, **options):
@@ -18,6 +26,33 @@ def refused(status, call, *arguments, **options):
     raise AssertionError(f"no error with {status.name}")
 
 
+@contextlib.contextmanager
+def with_ctrl_c():
+    """Has Ctrl-C pressed while the block waits, which has to end by it and soon."""
+    # Whoever starts a program in the background may have it ignore that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    pressing = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    pressing.start()
+    began = time.monotonic()
+    try:
+        yield
+    except KeyboardInterrupt:
+        assert time.monotonic() - began < 3
+    else:
+        raise AssertionError("Ctrl-C did nothing")
+    finally:
+        pressing.join()
+
+
+@contextlib.contextmanager
+def raises(kind):
+    try:
+        yield
+    except kind:
+        return
+    raise AssertionError(f"no {kind.__name__}")
+
+
 def with_key_pairs():
     (client_secret, client_public), (server_secret, server_public) = (
         cloudburst.generate_key_pair() for _ in range(2)
@@ -28,7 +63,7 @@ def with_key_pairs():
         secret_key=server_secret, allow=[client_public], early_requests=True, **here
     )
     client = cloudburst.Endpoint(secret_key=client_secret, **here)
-    seen = []
+    seen, kept = [], []
 
     def serve():
         while True:
@@ -42,8 +77,10 @@ def with_key_pairs():
                 request.fail("nobody may ask for that")
             elif request.is_request and request.data:
                 request.reply(request.data.upper())
-            # What is not answered is answered that there is no reply, once nobody refers to it.
-            del request
+            # What is not answered is answered that there is no reply, once it is closed. It is kept.
+            request.close()
+            request.close()
+            kept.append(request)
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
@@ -53,7 +90,7 @@ def with_key_pairs():
         assert client.request(peer, b"however long", None) == b"HOWEVER LONG"
         text = refused(cloudburst.Status.NO_REPLY, client.request, peer, b"secret", 5.0)
         assert "nobody may ask for that" in text, text
-        # Freed without an answer.
+        # Closed without an answer.
         refused(cloudburst.Status.NO_REPLY, client.request, peer, b"", 5.0)
         receipt = client.send(
             peer, bytes(100_000), deadline=5.0, priority=cloudburst.Priority.URGENT, idempotent=True
@@ -70,6 +107,9 @@ def with_key_pairs():
     assert not thread.is_alive()
     assert seen[0] == (client_public, True) and seen[-1] == (client_public, False), seen
     assert server.addresses
+    assert kept[0].data == b"hello"
+    with raises(ValueError):
+        kept[0].reply(b"too late")
 
 
 def with_a_shared_key():
@@ -84,20 +124,44 @@ def with_a_shared_key():
         refused(cloudburst.Status.TIMED_OUT, one.send, peer, b"anybody?", deadline=0.2)
         assert 0.2 <= time.monotonic() - began < 5
         assert one.receive(timeout=0.01) is None
+        began = time.monotonic()
+        assert one.receive(timeout=0.5) is None
+        assert 0.5 <= time.monotonic() - began < 5
+        one.forget(one.connect("127.0.0.1:9"))
+        for timeout in (None, float("inf"), 1e308):
+            with with_ctrl_c():
+                one.receive(timeout)
+        with with_ctrl_c():
+            try:
+                one.send(peer, b"anybody?", deadline=20.0)
+            finally:
+                # Nothing of it is under way, even while the exception is.
+                assert not any(bytes(one.close(within=0.5)))
         other = cloudburst.Endpoint(shared_key=key)
         refused(cloudburst.Status.NO_PEER, other.send, peer, b"")
-        one.forget(peer)
     for arguments in ({}, {"shared_key": key, "secret_key": key}):
-        try:
+        with raises(ValueError):
             cloudburst.Endpoint(**arguments)
-        except ValueError:
-            continue
-        raise AssertionError(f"no error with {arguments}")
     refused(cloudburst.Status.INVALID_KEY, cloudburst.Endpoint, shared_key="no key")
     refused(cloudburst.Status.INVALID_SETTING, cloudburst.Endpoint, shared_key=key, lifetime=3600)
+    # Neither wrapped around nor cut off.
+    for setting in ({"dscp": 256}, {"dscp": -1}, {"max_message_bytes": 2**64 + 1000}):
+        refused(cloudburst.Status.INVALID_SETTING, cloudburst.Endpoint, shared_key=key, **setting)
+    for setting in ({"shared_key": key + "\0"}, {"shared_key": key, "local": "127.0.0.1\0,nonsense"}):
+        with raises(ValueError):
+            cloudburst.Endpoint(**setting)
+    with raises(ValueError):
+        other.send(peer, b"", priority=2**32)
+
+
+def errors_can_be_handed_to_other_processes():
+    error = cloudburst.Error(cloudburst.Status.FULL, "no room")
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), again.status, str(again)) == (cloudburst.Error, error.status, "no room")
 
 
 with_key_pairs()
 with_a_shared_key()
+errors_can_be_handed_to_other_processes()
 gc.collect()
 print(f"cloudburst {cloudburst.__version__}: all of it works")
