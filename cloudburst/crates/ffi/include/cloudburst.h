@@ -78,7 +78,7 @@ enum cloudburst_status
     CLOUDBURST_STATUS_TOO_LARGE = 13,
     // A quota is used up.
     CLOUDBURST_STATUS_FULL = 14,
-    // The time of the message or request is over.
+    // The time of the message or request is over, or nothing was heard of the peer for too long.
     CLOUDBURST_STATUS_TIMED_OUT = 15,
     // No path reaches the peer: nobody listens there.
     CLOUDBURST_STATUS_UNREACHABLE = 16,
@@ -94,7 +94,7 @@ enum cloudburst_status
     CLOUDBURST_STATUS_OUTCOME_UNKNOWN = 21,
     // Too much was lost at a reserved rate, and nothing is sent any more.
     CLOUDBURST_STATUS_CIRCUIT_BROKEN = 22,
-    // The message was cancelled, or nobody waits for the reply.
+    // The message or request was cancelled, its peer was forgotten, or nobody waits for the reply.
     CLOUDBURST_STATUS_CANCELLED = 23,
     // The peer has the request, and answers that there is no reply.
     CLOUDBURST_STATUS_NO_REPLY = 24,
@@ -271,9 +271,13 @@ void cloudburst_config_free(struct cloudburst_config *config);
 cloudburst_status cloudburst_endpoint_bind(const struct cloudburst_config *config,
                                            struct cloudburst_endpoint **endpoint);
 
-// Writes the addresses that the endpoint is bound to, with commas between and a NUL at the end, as
-// `cloudburst_endpoint_connect` takes them: "127.0.0.1:4433,127.0.0.1:4434". Returns the bytes that this
-// takes; if `size` is less, an empty text is written. Returns 0 if `endpoint` is NULL.
+// Writes the addresses that the endpoint is bound to, with commas between and a NUL at the end:
+// "127.0.0.1:4433,127.0.0.1:4434". Returns the bytes that this takes; if `size` is less, an empty text is
+// written. Returns 0 if `endpoint` is NULL.
+//
+// `cloudburst_endpoint_connect` takes them where `cloudburst_config_set_local` has named addresses. Without,
+// the endpoint is bound to all of the machine, which "0.0.0.0" and "[::]" stand for: nobody can send there,
+// and only the ports are of use.
 //
 // # Safety
 //
@@ -307,6 +311,7 @@ cloudburst_status cloudburst_endpoint_forget(const struct cloudburst_endpoint *e
 // Takes nothing new, waits until what is under way is delivered or abandoned, but not longer than so
 // many milliseconds, tells the peers, and ends. All calls that wait on this endpoint, in whichever
 // threads, return `CLOUDBURST_STATUS_CLOSED` then. The handle is still to be freed. `report` may be NULL.
+// `CLOUDBURST_FOREVER` waits for two minutes at most, which is longer than any message lives.
 //
 // # Safety
 //
@@ -316,7 +321,8 @@ cloudburst_status cloudburst_endpoint_close(const struct cloudburst_endpoint *en
                                             struct cloudburst_close_report *report);
 
 // Frees an endpoint. One that was not closed ends at once, unless messages that were enqueued are
-// still held, and what is under way is cancelled. No other thread may be in a call with it.
+// still held, and what is under way is cancelled. No other thread may be in a call with it. The
+// endpoint's own thread is not waited for, and may run for a moment longer.
 //
 // # Safety
 //
@@ -324,7 +330,7 @@ cloudburst_status cloudburst_endpoint_close(const struct cloudburst_endpoint *en
 void cloudburst_endpoint_free(struct cloudburst_endpoint *endpoint);
 
 // Makes a key pair: the secret half for the caller's own file, and the public one for others. Buffers of
-// `CLOUDBURST_KEY_TEXT_BYTES` hold them.
+// `CLOUDBURST_KEY_TEXT_BYTES` hold them; if one is too small, neither is written.
 //
 // # Safety
 //

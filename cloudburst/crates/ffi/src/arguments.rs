@@ -149,6 +149,24 @@ pub(crate) unsafe fn put_text(buffer: *mut c_char, size: usize, text: &str) -> u
     needed
 }
 
+/// Tells whether a buffer takes a text with its NUL, and writes nothing.
+pub(crate) fn has_room(
+    buffer: *const c_char,
+    size: usize,
+    text: &str,
+    name: &'static str,
+) -> Result<(), Failure> {
+    if buffer.is_null() {
+        return Err(Failure::null(name));
+    }
+    let needed = text.len() + 1;
+    if needed > size {
+        let reason = format!("`{name}` has {size} bytes, and the text takes {needed}");
+        return Err(Failure::new(cloudburst_status::BufferTooSmall, reason));
+    }
+    Ok(())
+}
+
 /// Writes a text with its NUL as [`put_text`] does, where one that does not fit is an error.
 ///
 /// # Safety
@@ -160,16 +178,9 @@ pub(crate) unsafe fn put_whole_text(
     text: &str,
     name: &'static str,
 ) -> Result<(), Failure> {
-    if buffer.is_null() {
-        return Err(Failure::null(name));
-    }
     // SAFETY: the caller says so.
-    let needed = unsafe { put_text(buffer, size, text) };
-    if needed > size {
-        let reason = format!("`{name}` has {size} bytes, and the text takes {needed}");
-        return Err(Failure::new(cloudburst_status::BufferTooSmall, reason));
-    }
-    Ok(())
+    unsafe { put_text(buffer, size, text) };
+    has_room(buffer, size, text, name)
 }
 
 /// Returns a time to wait; none is without an end.

@@ -79,9 +79,13 @@ pub unsafe extern "C" fn cloudburst_endpoint_bind(
     })
 }
 
-/// Writes the addresses that the endpoint is bound to, with commas between and a NUL at the end, as
-/// `cloudburst_endpoint_connect` takes them: "127.0.0.1:4433,127.0.0.1:4434". Returns the bytes that this
-/// takes; if `size` is less, an empty text is written. Returns 0 if `endpoint` is NULL.
+/// Writes the addresses that the endpoint is bound to, with commas between and a NUL at the end:
+/// "127.0.0.1:4433,127.0.0.1:4434". Returns the bytes that this takes; if `size` is less, an empty text is
+/// written. Returns 0 if `endpoint` is NULL.
+///
+/// `cloudburst_endpoint_connect` takes them where `cloudburst_config_set_local` has named addresses. Without,
+/// the endpoint is bound to all of the machine, which "0.0.0.0" and "[::]" stand for: nobody can send there,
+/// and only the ports are of use.
 ///
 /// # Safety
 ///
@@ -159,6 +163,7 @@ pub unsafe extern "C" fn cloudburst_endpoint_forget(
 /// Takes nothing new, waits until what is under way is delivered or abandoned, but not longer than so
 /// many milliseconds, tells the peers, and ends. All calls that wait on this endpoint, in whichever
 /// threads, return `CLOUDBURST_STATUS_CLOSED` then. The handle is still to be freed. `report` may be NULL.
+/// `CLOUDBURST_FOREVER` waits for two minutes at most, which is longer than any message lives.
 ///
 /// # Safety
 ///
@@ -172,7 +177,7 @@ pub unsafe extern "C" fn cloudburst_endpoint_close(
     guard(|| {
         // SAFETY: the caller says so.
         let endpoint = unsafe { shared(endpoint, "endpoint") }?;
-        // No message lives for longer than a minute.
+        // A message waits for its turn for a minute at most, and lives for one more.
         let within = patience(within_ms).unwrap_or(cloudburst::MAX_LIFETIME * 2);
         let closed = endpoint.inner.close(within);
         let [delivered, lost, unknown] = [closed.delivered, closed.lost, closed.unknown].map(
@@ -195,7 +200,8 @@ pub unsafe extern "C" fn cloudburst_endpoint_close(
 }
 
 /// Frees an endpoint. One that was not closed ends at once, unless messages that were enqueued are
-/// still held, and what is under way is cancelled. No other thread may be in a call with it.
+/// still held, and what is under way is cancelled. No other thread may be in a call with it. The
+/// endpoint's own thread is not waited for, and may run for a moment longer.
 ///
 /// # Safety
 ///

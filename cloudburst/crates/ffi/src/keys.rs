@@ -6,7 +6,7 @@ use cloudburst::{IDENTITY_BYTES, Key, SecretKey};
 use zeroize::Zeroizing;
 
 use super::{
-    arguments::{put_whole_text, text},
+    arguments::{has_room, put_whole_text, text},
     status::{Failure, cloudburst_status, guard},
 };
 
@@ -14,7 +14,7 @@ use super::{
 pub const CLOUDBURST_KEY_TEXT_BYTES: usize = 83;
 
 /// Makes a key pair: the secret half for the caller's own file, and the public one for others. Buffers of
-/// `CLOUDBURST_KEY_TEXT_BYTES` hold them.
+/// `CLOUDBURST_KEY_TEXT_BYTES` hold them; if one is too small, neither is written.
 ///
 /// # Safety
 ///
@@ -30,6 +30,9 @@ pub unsafe extern "C" fn cloudburst_key_pair_generate(
         let key = SecretKey::new(*random()?);
         let text = Zeroizing::new(key.to_string());
         let public = key.public().to_string();
+        // Half of a pair is of no use.
+        has_room(public_key, public_key_size, &public, "public_key")?;
+        has_room(secret_key, secret_key_size, &text, "secret_key")?;
         // SAFETY: the caller says so.
         unsafe {
             put_whole_text(public_key, public_key_size, &public, "public_key")?;

@@ -18,11 +18,13 @@
 //!   wrong in the last call of this thread that failed, with values and remedies. Results are written
 //!   only on success; pointers to handles are set to NULL otherwise.
 //! - **Panics** do not cross the boundary: a call in which one happens returns
-//!   `CLOUDBURST_STATUS_PANICKED`, and the endpoint is best closed then.
+//!   `CLOUDBURST_STATUS_PANICKED`, and the endpoint is best closed then. That takes a library whose panics
+//!   unwind, as Cargo builds it unless told otherwise: with `panic = "abort"` they end the process.
 //! - **Pointers** that must not be NULL are checked. That a pointer which is not NULL is right, the
 //!   library cannot know: see "Safety" of each function.
 //! - **Processes.** After `fork` a child must not use what its parent has made, and the library must not be
-//!   unloaded while an endpoint lives.
+//!   unloaded while an endpoint lives, nor right after the last was freed: its thread ends by itself, a
+//!   moment later.
 
 #![allow(non_camel_case_types, reason = "names are those of the header")]
 

@@ -8,9 +8,9 @@ use std::{
 };
 
 use cloudburst::{
-    BindError, Closed, ConnectError, ConnectRefused, EndpointConfigError, IdentityError, KeyError,
-    PeerError, PortsError, Reason, RemotesError, ReplyError, RequestError, SendError, SendRefused,
-    StartError,
+    BindError, Closed, ConnectError, ConnectRefused, EndpointConfigError, GoneReason,
+    IdentityError, KeyError, PeerError, PortsError, Reason, RemotesError, ReplyError, RequestError,
+    SendError, SendRefused, StartError,
 };
 
 /// Outcome of a call: 0 is success, and all else says what went wrong.
@@ -49,7 +49,7 @@ pub enum cloudburst_status {
     TooLarge = 13,
     /// A quota is used up.
     Full = 14,
-    /// The time of the message or request is over.
+    /// The time of the message or request is over, or nothing was heard of the peer for too long.
     TimedOut = 15,
     /// No path reaches the peer: nobody listens there.
     Unreachable = 16,
@@ -65,7 +65,7 @@ pub enum cloudburst_status {
     OutcomeUnknown = 21,
     /// Too much was lost at a reserved rate, and nothing is sent any more.
     CircuitBroken = 22,
-    /// The message was cancelled, or nobody waits for the reply.
+    /// The message or request was cancelled, its peer was forgotten, or nobody waits for the reply.
     Cancelled = 23,
     /// The peer has the request, and answers that there is no reply.
     NoReply = 24,
@@ -254,7 +254,7 @@ failures! {
         RequestError::Refused(error) => of_refusal(error),
         RequestError::Undelivered(error) => of_reason(error.reason),
         RequestError::Failed(_) => Status::NoReply,
-        RequestError::PeerGone(_) => Status::PeerClosed,
+        RequestError::PeerGone(reason) => of_going(*reason),
         RequestError::Closed(_) => Status::Closed,
         _ => Status::TimedOut,
     },
@@ -280,6 +280,16 @@ fn of_refusal(error: &SendRefused) -> Status {
         SendRefused::CircuitBroken => Status::CircuitBroken,
         SendRefused::NoPeer | SendRefused::ForeignPeer(_) => Status::NoPeer,
         _ => Status::InvalidArgument,
+    }
+}
+
+/// As messages to such a peer end.
+fn of_going(reason: GoneReason) -> Status {
+    match reason {
+        GoneReason::Forgotten => Status::Cancelled,
+        GoneReason::Silent => Status::TimedOut,
+        // Closed, and what later versions know.
+        _ => Status::PeerClosed,
     }
 }
 
@@ -330,6 +340,18 @@ mod tests {
         assert_eq!(last_error(), "`message` is NULL");
         guard(|| Err(Failure::argument("a\0b")));
         assert_eq!(last_error(), "a b", "a NUL ends no text");
+    }
+
+    #[test]
+    fn a_request_whose_peer_is_gone_ends_as_a_message_to_it_would() {
+        for (reason, status) in [
+            (GoneReason::Forgotten, Status::Cancelled),
+            (GoneReason::Silent, Status::TimedOut),
+            (GoneReason::Closed, Status::PeerClosed),
+        ] {
+            let ended = guard(|| Err(RequestError::PeerGone(reason).into()));
+            assert_eq!(ended, status, "{reason:?}");
+        }
     }
 
     #[test]

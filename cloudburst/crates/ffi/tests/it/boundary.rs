@@ -238,6 +238,16 @@ fn what_is_wrong_is_named_and_leaves_no_handle() {
             cloudburst_key_pair_generate(secret.as_mut_ptr(), size, public.as_mut_ptr(), size),
             Status::Ok
         );
+        let mut untouched = [7 as c_char; CLOUDBURST_KEY_TEXT_BYTES];
+        let mut small = [7 as c_char; 3];
+        let (whole, part) = (untouched.as_mut_ptr(), small.as_mut_ptr());
+        for status in [
+            cloudburst_key_pair_generate(part, 3, whole, size),
+            cloudburst_key_pair_generate(whole, size, part, 3),
+        ] {
+            assert_eq!(status, Status::BufferTooSmall);
+        }
+        assert!(untouched == [7; CLOUDBURST_KEY_TEXT_BYTES] && small == [7; 3]);
         assert_eq!(
             cloudburst_config_allow(config, public.as_ptr()),
             Status::InvalidSetting
