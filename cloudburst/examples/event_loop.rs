@@ -115,8 +115,12 @@ impl Host {
                         .handle_datagram(now, path, Ecn::NotCapable, datagram);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // An earlier datagram of ours reached nobody.
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+                // An earlier datagram of ours reached nobody: a peer is gone, and others are not.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset
+                    ) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -151,7 +155,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Answers each request with its letters in reverse.
+/// Answers each request with its letters in reverse. A peer that has gone or takes no answers ends nothing:
+/// others are still there.
 fn serve(host: &mut Host) -> Result<std::convert::Infallible, Box<dyn Error>> {
     loop {
         let event = host.next_event()?;
@@ -164,7 +169,9 @@ fn serve(host: &mut Host) -> Result<std::convert::Infallible, Box<dyn Error>> {
         } = event
         {
             let reply: Vec<u8> = message.into_iter().rev().collect();
-            host.send(peer, MessageKind::Reply { to: id }, &reply)?;
+            if let Err(error) = host.send(peer, MessageKind::Reply { to: id }, &reply) {
+                eprintln!("no answer: {error}");
+            }
         }
     }
 }

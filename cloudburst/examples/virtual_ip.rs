@@ -17,31 +17,32 @@ use std::{
 use cloudburst::{Endpoint, EndpointConfig, PeerId, Received, SecretKey, Security, SendOptions};
 use tokio::{
     net::UdpSocket,
+    runtime::Runtime,
     sync::{mpsc, watch},
 };
 
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     // The key is the service's and not the machine's: both servers read the same file.
     let [service_key, client_key] = [1, 2].map(|secret| SecretKey::new([secret; 32]));
     let security = Security::with_allowed(service_key.clone(), [client_key.public()]);
-    let primary = serve("primary", security.clone()).await?;
-    let backup = serve("backup", security).await?;
+    // The primary has a runtime of its own, to be switched off like a machine.
+    let (machine, network) = (Runtime::new()?, Runtime::new()?);
+    let primary = machine.block_on(serve("primary", security.clone()))?;
+    let backup = network.block_on(serve("backup", security))?;
 
-    let (active, virtual_ip) = forward(primary.local_addrs()[0]).await?;
-    let client = Endpoint::bind(EndpointConfig::client(Security::key_pair(client_key))).await?;
-    let service = client
-        .connect_to(service_key.public(), [virtual_ip])
-        .await?;
-    println!("before: {}", ask(&client, service).await?);
+    let (active, virtual_ip) = network.block_on(forward(primary.local_addrs()[0]))?;
+    let config = EndpointConfig::client(Security::key_pair(client_key));
+    let client = network.block_on(Endpoint::bind(config))?;
+    let service = network.block_on(client.connect_to(service_key.public(), [virtual_ip]))?;
+    println!("before: {}", network.block_on(ask(&client, service))?);
 
-    // The primary dies without a word, and the address moves.
-    drop(primary);
+    // The primary dies without a word, which `close` or dropping it would not be, and the address moves.
+    machine.shutdown_background();
     let moved = Instant::now();
     active.send_replace(backup.local_addrs()[0]);
-    println!("after:  {}", ask(&client, service).await?);
+    println!("after:  {}", network.block_on(ask(&client, service))?);
     eprintln!("answered {:?} after the address had moved", moved.elapsed());
-    client.close(Duration::from_secs(1)).await;
+    network.block_on(client.close(Duration::from_secs(1)));
     Ok(())
 }
 
@@ -113,11 +114,14 @@ fn translate(
         let mut answer = [0; 1 << 16];
         loop {
             let sent = tokio::select! {
-                Some(datagram) = datagrams.recv() => inside.send_to(&datagram, server).await,
+                datagram = datagrams.recv() => {
+                    // The address has moved, and nobody comes by this way any more.
+                    let Some(datagram) = datagram else { return };
+                    inside.send_to(&datagram, server).await
+                }
                 Ok((bytes, _)) = inside.recv_from(&mut answer) => {
                     outside.send_to(&answer[..bytes], client).await
                 }
-                else => return,
             };
             if sent.is_err() {
                 return;
