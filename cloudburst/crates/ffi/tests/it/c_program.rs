@@ -1,8 +1,12 @@
 //! The example in C: compiled without a warning, run, and without a leak.
 
 use std::{
+    fs::File,
+    io::{Read as _, Seek as _},
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use flow_testbed::{require, require::Requirement::Program};
@@ -19,16 +23,49 @@ fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
+/// Longer than any program here takes, on a busy machine and under valgrind.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Runs a program that has to succeed, and to end. Returns what it has told.
 pub(crate) fn succeeds(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let told = told(&output);
-    assert!(output.status.success(), "{command:?}: {told}");
+    let (status, told) = ends(command);
+    assert!(status.success(), "{command:?}: {told}");
     told
 }
 
-fn told(output: &Output) -> String {
-    let both = [&output.stdout[..], &output.stderr[..]].concat();
-    String::from_utf8_lossy(&both).into_owned()
+/// Runs a program that has to end. Returns what it has told.
+pub(crate) fn ends(command: &mut Command) -> (ExitStatus, String) {
+    ends_within(PATIENCE, command)
+}
+
+fn ends_within(patience: Duration, command: &mut Command) -> (ExitStatus, String) {
+    // Pipes would fill up while nobody reads them, or be held by what the program has started.
+    let mut told = tempfile::tempfile().unwrap();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(told.try_clone().unwrap())
+        .stderr(told.try_clone().unwrap())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return (status, whole(&mut told));
+        }
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("{command:?} does not end: {}", whole(&mut told));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn whole(file: &mut File) -> String {
+    let mut text = Vec::new();
+    file.rewind().unwrap();
+    file.read_to_end(&mut text).unwrap();
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Compiles the example, so that it finds the library by `link`.
@@ -71,6 +108,14 @@ fn is_what_it_should_say(told: &str) {
     ] {
         assert!(told.contains(line), "no `{line}` in {told}");
     }
+}
+
+#[test]
+#[should_panic(expected = "does not end: begun")]
+fn a_program_that_hangs_is_ended() {
+    let mut hanging = Command::new("sh");
+    hanging.args(["-c", "echo begun; exec sleep 600"]);
+    ends_within(Duration::from_secs(1), &mut hanging);
 }
 
 #[test]

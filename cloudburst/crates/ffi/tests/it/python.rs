@@ -12,7 +12,7 @@ use flow_testbed::{
     require::{Requirement::Program, skip},
 };
 
-use super::c_program::{built, succeeds};
+use super::c_program::{built, ends, succeeds};
 
 fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -25,14 +25,16 @@ fn the_wheel_is_built_installed_and_works() {
     require!(Program("python3"));
     let directory = tempfile::tempdir().unwrap();
     let [builder, user] = ["builder", "user"].map(|it| directory.path().join(it));
+    let python = || Command::new("python3");
+    // Debian has it in a package of its own.
+    let (found, _) = ends(python().args(["-c", "import ensurepip, venv"]));
+    if !found.success() {
+        fn here() {}
+        let reason = "python3 makes no virtual environment; install python3-venv";
+        return skip(std::any::type_name_of_val(&here), reason);
+    }
     for environment in [&builder, &user] {
-        let mut venv = Command::new("python3");
-        let made = venv.args(["-m", "venv"]).arg(environment).output().unwrap();
-        if !made.status.success() {
-            fn here() {}
-            let reason = "python3 makes no virtual environment; install it (python3-venv)";
-            return skip(std::any::type_name_of_val(&here), reason);
-        }
+        succeeds(python().args(["-m", "venv"]).arg(environment));
     }
     let pip = |environment: &Path| {
         let mut pip = Command::new(environment.join("bin/python"));
@@ -40,10 +42,13 @@ fn the_wheel_is_built_installed_and_works() {
         pip.env("CLOUDBURST_LIBRARY", built("libcloudburst_ffi.so"));
         pip
     };
-    let fetched = pip(&builder).args(["install", "setuptools>=77"]).output();
-    if !fetched.unwrap().status.success() {
+    let mut fetching = pip(&builder);
+    fetching.args(["install", "--retries=0", "--timeout=10", "setuptools>=77"]);
+    let (fetched, told) = ends(&mut fetching);
+    if !fetched.success() {
         fn here() {}
-        let reason = "pip cannot fetch setuptools, which builds the wheel";
+        assert!(lacks_network(&told), "{fetching:?}: {told}");
+        let reason = "pip cannot fetch setuptools, which builds the wheel, without a network";
         return skip(std::any::type_name_of_val(&here), reason);
     }
     let copied = directory.path().join("source");
@@ -82,6 +87,28 @@ fn the_wheel_is_built_installed_and_works() {
     let example = example.split("```").next().unwrap();
     let told = succeeds(Command::new(&python).args(["-c", example]));
     assert!(told.contains("b'ARE YOU THERE?'"), "{told}");
+}
+
+/// Tells by pip's words whether it has reached no registry, or lost it on the way.
+fn lacks_network(told: &str) -> bool {
+    // A registry that has answered has some version.
+    ["(from versions: none)", "ConnectionPool"]
+        .iter()
+        .any(|words| told.contains(words))
+}
+
+#[test]
+fn a_missing_network_is_told_from_what_is_wrong() {
+    assert!(lacks_network(
+        "ERROR: Could not find a version that satisfies the requirement setuptools>=77 (from versions: none)"
+    ));
+    assert!(lacks_network(
+        "pip._vendor.urllib3.exceptions.ReadTimeoutError: HTTPSConnectionPool(host='registry', port=443)"
+    ));
+    assert!(!lacks_network(
+        "ERROR: Could not find a version that satisfies the requirement setuptools>=770 (from versions: 80.9.0)"
+    ));
+    assert!(!lacks_network("ERROR: No space left on device"));
 }
 
 /// Copies the Python package: its build leaves files next to the source, which is not to change.
