@@ -204,7 +204,11 @@ fn package_of(program: &str) -> Option<&'static str> {
         "ethtool" => Some("Debian package ethtool"),
         "iperf3" => Some("Debian package iperf3"),
         "chromium-headless-shell" => Some("Debian package chromium-headless-shell"),
-        "python3" => Some("Debian package python3"),
+        // With what makes virtual environments, which Debian has apart.
+        "python3" => Some("Debian package python3-venv"),
+        "cc" => Some("Debian package gcc"),
+        "c++" => Some("Debian package g++"),
+        "valgrind" => Some("Debian package valgrind"),
         "keepalived" => Some("Debian package keepalived"),
         "vtysh" => Some("Debian package frr"),
         "xdp-filter" => Some("Debian package xdp-tools"),
@@ -233,6 +237,10 @@ mod tests {
             lacking.to_string(),
             "lacks the program no-such-program; install it (see `cargo xtask setup`)"
         );
+        for (program, package) in [("python3", "python3-venv"), ("cc", "gcc")] {
+            let remedy = Program(program).lacking().remedy;
+            assert_eq!(remedy, format!("install it (Debian package {package})"));
+        }
         assert!(FileSystem("no-such-fs").check().is_err());
         assert!(FileSystem("proc").check().is_ok());
         assert!(File("/no/such/file").check().is_err());

@@ -74,12 +74,17 @@ impl Apt {
     pub(super) fn would_refresh(&self, needed: &[&Need]) -> bool {
         let lacks = |need: &&Need| match need.kind {
             Kind::Program { packages, .. } => !packages.iter().any(|p| self.has_candidate(p)),
-            Kind::Package(package) => !self.has_candidate(package),
+            Kind::Package(package) | Kind::PythonModule { package, .. } => {
+                !self.has_candidate(package)
+            }
             _ => false,
         };
-        let wants_packages = needed
-            .iter()
-            .any(|need| matches!(need.kind, Kind::Program { .. } | Kind::Package(_)));
+        let wants_packages = needed.iter().any(|need| {
+            matches!(
+                need.kind,
+                Kind::Program { .. } | Kind::Package(_) | Kind::PythonModule { .. }
+            )
+        });
         wants_packages && (lists_are_stale() || needed.iter().any(lacks))
     }
 

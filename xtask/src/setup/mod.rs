@@ -150,6 +150,7 @@ fn is_met(need: &Need) -> bool {
     match need.kind {
         Kind::Program { program, .. } => find_program(program).is_some(),
         Kind::Package(package) => apt::is_installed(package),
+        Kind::PythonModule { module, .. } => has_python_module(module),
         Kind::RustComponent { subcommand, .. } => {
             command::cargo().args([subcommand, "--version"]).succeeds()
         }
@@ -160,6 +161,11 @@ fn is_met(need: &Need) -> bool {
                 .is_ok_and(|version| version.ends_with(BPF_LINKER_VERSION))
         }),
     }
+}
+
+fn has_python_module(module: &str) -> bool {
+    let import = format!("import {module}");
+    Run::new("python3").args(["-c", &import]).succeeds()
 }
 
 fn availability() -> Availability {
@@ -218,4 +224,17 @@ fn bpf_linker_root() -> Result<std::path::PathBuf> {
     Ok(tool_cache()?.join(format!(
         "bpf-linker-{BPF_LINKER_VERSION}-llvm-{LLVM_VERSION}"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_python_without_the_module_does_not_do() {
+        assert!(!has_python_module("no_such_module"));
+        if find_program("python3").is_some() {
+            assert!(has_python_module("sys"));
+        }
+    }
 }

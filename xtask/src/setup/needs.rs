@@ -54,6 +54,11 @@ pub(crate) enum Kind {
     },
     /// A package without a program to look for.
     Package(&'static str),
+    /// A module that Python can import, from a package.
+    PythonModule {
+        module: &'static str,
+        package: &'static str,
+    },
     /// A cargo subcommand, from a component of the Rust toolchain.
     RustComponent {
         subcommand: &'static str,
@@ -76,7 +81,7 @@ impl Need {
     pub(crate) fn name(&self) -> String {
         match self.kind {
             Kind::Program { program, .. } => program.to_owned(),
-            Kind::Package(package) => package.to_owned(),
+            Kind::Package(package) | Kind::PythonModule { package, .. } => package.to_owned(),
             Kind::RustComponent { component, .. } => component.to_owned(),
             Kind::BpfLinker => format!("bpf-linker {BPF_LINKER_VERSION}"),
             Kind::MinimumToolchain => format!("Rust {MINIMUM_VERSION}"),
@@ -258,12 +263,15 @@ pub(crate) static NEEDS: &[Need] = &[
         &["valgrind"],
         "looks for leaks of a program in C that uses Cloudburst",
     ),
-    program(
-        TEST,
-        "python3",
-        &["python3-venv"],
-        "Cloudburst's package for Python, tried in a virtual environment",
-    ),
+    Need {
+        purposes: TEST,
+        // Debian's Python has no virtual environments without that package.
+        kind: Kind::PythonModule {
+            module: "ensurepip",
+            package: "python3-venv",
+        },
+        why: "Cloudburst's package for Python, tried in a virtual environment",
+    },
     Need {
         purposes: &[Purpose::Test, Purpose::Docs],
         kind: Kind::CargoTool(MDBOOK),

@@ -78,6 +78,10 @@ impl Plan {
                 },
                 Kind::Package(package) if has(package) => _ = packages.insert(package),
                 Kind::Package(_) => no_compiler = true,
+                Kind::PythonModule { package, .. } if has(package) => {
+                    packages.insert(package);
+                }
+                Kind::PythonModule { .. } => unavailable.push(need.name()),
                 Kind::RustComponent { component, .. } => plan.rust_components.push(component),
                 Kind::BpfLinker => plan.bpf_linker = true,
                 Kind::MinimumToolchain | Kind::CargoTool(_) => {}
@@ -237,6 +241,15 @@ mod tests {
             ["g++", "iproute2", "llvm-22-dev", "rustc-web"]
         );
         assert!(plan.bpf_linker);
+    }
+
+    #[test]
+    fn a_module_of_python_comes_from_its_package() {
+        let missing = needs(&["python3-venv"]);
+        let plan = Plan::with_apt(&missing, |_| true);
+        assert_eq!(plan.packages, ["python3-venv"]);
+        let plan = Plan::with_apt(&missing, |_| false);
+        assert!(plan.by_hand.unwrap().contains("has python3-venv;"));
     }
 
     #[test]
