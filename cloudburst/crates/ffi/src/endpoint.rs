@@ -84,7 +84,7 @@ pub unsafe extern "C" fn cloudburst_endpoint_bind(
 /// written. Returns 0 if `endpoint` is NULL.
 ///
 /// `cloudburst_endpoint_connect` takes them where `cloudburst_config_set_local` has named addresses. Without,
-/// the endpoint is bound to all of the machine, which "0.0.0.0" and "[::]" stand for: nobody can send there,
+/// the endpoint is bound to all of the machine, which `0.0.0.0` and `[::]` stand for: nobody can send there,
 /// and only the ports are of use.
 ///
 /// # Safety
