@@ -37,6 +37,12 @@ pub enum ReadError {
     /// A header that is not the JSON expected.
     #[error("the header of the recording is wrong")]
     Header(#[from] serde_json::Error),
+    /// A header with numbers that no recording has.
+    #[error("the header of the recording is wrong: {problem}")]
+    HeaderNumber {
+        /// Description of what is wrong with it.
+        problem: &'static str,
+    },
     /// A flow with numbers that no flow has.
     #[error("flow {flow} of the recording is wrong: {problem}")]
     Flow {
@@ -62,6 +68,12 @@ pub enum WriteError {
         /// The file.
         path: PathBuf,
     },
+    /// A directory or a device has that name, or nothing but a directory can have it.
+    #[error("{} is the name of something other than a file; name a file", path.display())]
+    NotAFile {
+        /// The name.
+        path: PathBuf,
+    },
     /// The directory does not take files.
     #[error("cannot make files beside {}: {source}", path.display())]
     Create {
@@ -70,7 +82,21 @@ pub enum WriteError {
         /// Why not.
         source: io::Error,
     },
-    /// The file could not be written or put into place.
+    /// The file is whole and could not be put into place.
+    #[error(
+        "cannot put the recording at {}: {source}; all of it is in {}",
+        path.display(),
+        kept.display()
+    )]
+    Place {
+        /// The file that was to be there.
+        path: PathBuf,
+        /// The file that it is in now.
+        kept: PathBuf,
+        /// Why it is not there.
+        source: io::Error,
+    },
+    /// The file could not be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
         /// The file that was to be written.

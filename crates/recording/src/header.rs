@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::record::MAX_US;
+
 /// States what holds for a whole recording, and what of it was not seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -28,6 +30,37 @@ pub struct Header {
     pub unseen: Unseen,
 }
 
+impl Header {
+    /// Says what no recording has, if there is such a number.
+    pub(crate) fn problem(&self) -> Option<&'static str> {
+        if self.duration_us == 0 {
+            Some("a recording of no time")
+        } else if self.duration_us > MAX_US {
+            Some("a recording of more than a year")
+        } else if self.unseen.blind_us > self.duration_us {
+            Some("more time without a look than there was")
+        } else if self.rates_mbit.is_some_and(|it| it.contains(&0)) {
+            Some("a tunnel without a rate")
+        } else {
+            None
+        }
+    }
+
+    /// Returns the nearest that has no such problem.
+    pub(crate) fn clamped(self) -> Self {
+        let duration_us = self.duration_us.clamp(1, MAX_US);
+        Self {
+            duration_us,
+            rates_mbit: self.rates_mbit.filter(|it| !it.contains(&0)),
+            unseen: Unseen {
+                blind_us: self.unseen.blind_us.min(duration_us),
+                ..self.unseen
+            },
+            ..self
+        }
+    }
+}
+
 /// Counts what a recording does not hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -41,7 +74,7 @@ pub struct Unseen {
     pub beyond_file: u64,
     /// Flows in the file whose end was not seen, so that their sizes are the least that they had.
     pub vanished: u64,
-    /// Microseconds in which there was no table to look at.
+    /// Microseconds in which there was no table to look at, or it could not be read.
     pub blind_us: u64,
 }
 

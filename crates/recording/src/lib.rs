@@ -16,7 +16,9 @@
 //! flow before, microseconds from the first packet to the last, packets and bytes from the site, and
 //! packets and bytes to the site where they are known. Most flows take 10 to 15 bytes.
 //!
-//! The file is readable by whoever holds it: it says how much a site sends and when, though not to whom.
+//! The file is not encrypted, and its owner alone may read it: it says how much a site sends and when, though
+//! not to whom. Whoever saw the same traffic elsewhere, or knows the sizes of what a server offers, can tell
+//! flows by times and sizes.
 
 mod error;
 mod header;

@@ -5,7 +5,6 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use super::input::Input;
-use super::record::MAX_US;
 use super::{FlowRecord, Header, MAGIC, MAX_HEADER_BYTES, ReadError, VERSION};
 
 /// Reads the flows of a recording in the order of their starts, in memory that does not grow with it.
@@ -62,9 +61,8 @@ impl<R: Read> Reader<R> {
         let mut text = vec![0; bytes as usize];
         input.fill(0, &mut text)?;
         let header: Header = serde_json::from_slice(&text)?;
-        if header.duration_us > MAX_US {
-            let problem = "the recording is longer than a year";
-            return Err(ReadError::Flow { flow: 0, problem });
+        if let Some(problem) = header.problem() {
+            return Err(ReadError::HeaderNumber { problem });
         }
         Ok(Self {
             input,

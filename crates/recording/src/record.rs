@@ -103,6 +103,25 @@ impl FlowRecord {
         count.bytes.saturating_sub(headers)
     }
 
+    /// Returns the nearest flow that can be read again.
+    pub(crate) fn clamped(&self) -> Self {
+        let count = |it: Count| Count {
+            packets: it.packets.min(MAX_PACKETS),
+            bytes: it.bytes.min(MAX_BYTES),
+        };
+        let out = count(self.out);
+        Self {
+            start_us: self.start_us.min(MAX_US),
+            duration_us: self.duration_us.min(MAX_US),
+            out: Count {
+                packets: out.packets.max(1),
+                ..out
+            },
+            back: self.back.map(count),
+            ..*self
+        }
+    }
+
     /// Appends its bytes, with its start as the time since `before_us`.
     pub(crate) fn encode(&self, before_us: u64, to: &mut Vec<u8>) {
         let transport = match self.transport {

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use splitter_policy::flow::{Class, FlowEntry, FlowKey};
 use splitter_policy::packet::protocol;
-use splitter_policy::table::is_expired;
+use splitter_policy::table::{FINISHED_LINGER_NS, is_expired};
 
 use super::{Count, FlowEnd, FlowRecord, Transport, Unseen};
 
@@ -38,6 +38,8 @@ pub struct Tracker {
     begun: u64,
     /// Those of them that a look has found.
     seen: u64,
+    /// The last look at which a flow was not taken, for too many were watched.
+    full_ns: Option<u64>,
     unseen: Unseen,
 }
 
@@ -77,6 +79,7 @@ impl Tracker {
             watched: HashMap::new(),
             begun: 0,
             seen: 0,
+            full_ns: None,
             unseen: Unseen::default(),
         }
     }
@@ -111,6 +114,17 @@ impl Tracker {
         }
         self.unseen.missed = self.begun.saturating_sub(self.seen);
         self.unseen
+    }
+
+    /// Says whether an entry that is not watched was: it has finished and is so old that a look before
+    /// this one saw it, and would have taken it had there been room. A late FIN or RST touches such
+    /// entries, which were written when they had lingered.
+    fn was_forgotten(&self, entry: &FlowEntry) -> bool {
+        let first_ns = entry.first_seen_ns;
+        self.look > 1
+            && entry.is_finished()
+            && first_ns.saturating_add(FINISHED_LINGER_NS) <= self.last_look_ns
+            && self.full_ns.is_none_or(|full_ns| full_ns < first_ns)
     }
 
     fn write(&mut self, flow: &Watched, end: FlowEnd, write: &mut impl FnMut(FlowRecord) -> bool) {
@@ -179,9 +193,12 @@ impl Look<'_> {
             known => known,
         };
         // It was written down when it had ended, or has ended before all this.
-        let is_old = known.is_none() && had_ended;
+        let is_old = known.is_none() && (had_ended || tracker.was_forgotten(entry));
         // What is not taken does not count as seen, so that it is missed in the end.
         let is_full = known.is_none() && tracker.watched.len() >= MOST_FLOWS;
+        if is_full && !is_old {
+            tracker.full_ns = Some(self.now_ns);
+        }
         if is_old || is_full {
             return;
         }

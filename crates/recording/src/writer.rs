@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek as _, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, is_separator};
 use std::rc::Rc;
 
 use tempfile::NamedTempFile;
@@ -21,7 +21,8 @@ const RUN_BUFFER_BYTES: usize = 16 * 1024;
 /// Writes a recording, in memory that does not grow with it.
 ///
 /// Nothing is seen at its path before [`Writer::finish`] puts the whole file there. What it needs until
-/// then lies beside that, in a file without a name that goes with the process.
+/// then lies beside that, in a file without a name that goes with the process; while the whole file is
+/// put together the disk holds both.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
@@ -45,10 +46,17 @@ impl Writer {
     /// Begins a recording that is to be at `path`; `may_replace` says whether a file there may go.
     ///
     /// # Errors
-    /// When there is a file that may not go, or the directory takes none.
+    /// When there is a file that may not go, or anything but a file, or the directory takes none.
     pub fn create(path: &Path, may_replace: bool) -> Result<Self, WriteError> {
-        if !may_replace && path.exists() {
-            return Err(WriteError::Exists { path: path.into() });
+        // The link itself and not what it leads to: it would be in the way, too.
+        let there = path.symlink_metadata().ok();
+        if names_a_directory(path) || there.as_ref().is_some_and(|it| it.is_dir()) {
+            return Err(WriteError::NotAFile { path: path.into() });
+        }
+        match there {
+            Some(_) if !may_replace => return Err(WriteError::Exists { path: path.into() }),
+            Some(it) if !it.is_file() => return Err(WriteError::NotAFile { path: path.into() }),
+            _ => {}
         }
         let spool =
             tempfile::tempfile_in(directory(path)).map_err(|source| WriteError::Create {
@@ -66,7 +74,8 @@ impl Writer {
         })
     }
 
-    /// Adds a flow, in any order. Returns false where the file is full, at 100 million flows.
+    /// Adds a flow, in any order. Times and counts beyond those that a reader takes become the largest
+    /// that it takes. Returns false where the file is full, at 100 million flows.
     ///
     /// # Errors
     /// When the disk takes no more.
@@ -77,7 +86,7 @@ impl Writer {
             }
             self.spill().map_err(|source| self.failed(source))?;
         }
-        self.kept.push(*flow);
+        self.kept.push(flow.clamped());
         self.flows += 1;
         Ok(true)
     }
@@ -87,24 +96,33 @@ impl Writer {
         self.flows
     }
 
-    /// Puts the file into place, with this header; its number of flows is filled in. Returns the header as
-    /// it was written.
+    /// Puts the file into place, with this header; its number of flows is filled in, and what a reader
+    /// would refuse of it becomes the nearest that it takes. Returns the header as it was written.
     ///
     /// # Errors
-    /// When the disk takes no more, or a file is there meanwhile that may not go.
-    pub fn finish(mut self, mut header: Header) -> Result<Header, WriteError> {
-        header.flows = self.flows;
+    /// When the disk takes no more. When a file is there meanwhile that may not go, or the whole file
+    /// cannot be put there for another reason, it stays beside, under a name that the error says.
+    pub fn finish(mut self, header: Header) -> Result<Header, WriteError> {
+        let header = Header {
+            flows: self.flows,
+            ..header.clamped()
+        };
         let file = self.write(&header).map_err(|source| self.failed(source))?;
         let placed = if self.may_replace {
             file.persist(&self.path).map(drop)
         } else {
             file.persist_noclobber(&self.path).map(drop)
         };
-        placed.map_err(|error| match error.error.kind() {
-            io::ErrorKind::AlreadyExists => WriteError::Exists {
-                path: self.path.clone(),
-            },
-            _ => self.failed(error.error),
+        placed.map_err(|error| {
+            let source = error.error;
+            match error.file.keep() {
+                Ok((_, kept)) => WriteError::Place {
+                    path: self.path.clone(),
+                    kept,
+                    source,
+                },
+                Err(_) => self.failed(source),
+            }
         })?;
         Ok(header)
     }
@@ -171,15 +189,20 @@ fn directory(path: &Path) -> &Path {
     }
 }
 
-/// A file that whoever may read the directory's other files may read.
+/// Says whether a file cannot have that name, whatever is there.
+fn names_a_directory(path: &Path) -> bool {
+    let last = path.as_os_str().as_encoded_bytes().last();
+    path.file_name().is_none() || last.is_some_and(|it| is_separator(char::from(*it)))
+}
+
+/// A file that its owner alone may read: it says a lot of the users of a network.
 fn temporary(directory: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".flow-recording-");
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        // Less what the umask takes away.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
+        builder.permissions(std::fs::Permissions::from_mode(0o600));
     }
     builder.tempfile_in(directory)
 }

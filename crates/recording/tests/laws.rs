@@ -85,6 +85,18 @@ fn read(bytes: &[u8]) -> Result<(Header, Vec<FlowRecord>), ReadError> {
     Ok((header, reader.collect::<Result<_, _>>()?))
 }
 
+/// A file with these bytes in the place of so many flows, and a checksum that fits.
+fn made_up(header: &Header, flows: &[u8]) -> Vec<u8> {
+    let text = serde_json::to_vec(header).unwrap();
+    let mut bytes = b"flowrec\0\x01\0".to_vec();
+    bytes.extend((text.len() as u32).to_le_bytes());
+    bytes.extend(text);
+    bytes.extend(flows);
+    let checksum = crc32fast::hash(&bytes);
+    bytes.extend(checksum.to_le_bytes());
+    bytes
+}
+
 fn flow(start_us: u64) -> FlowRecord {
     FlowRecord {
         start_us,
@@ -130,6 +142,51 @@ proptest! {
         made_up.extend(&bytes);
         prop_assert!(read(&bytes).is_err());
         prop_assert!(read(&made_up).is_err());
+    }
+
+    #[test]
+    fn flows_of_any_bytes_are_refused_or_can_be_written(
+        bytes in prop::collection::vec(prop_oneof![any::<u8>(), 0..0x80u8, 0x80..=0xffu8], 0..200),
+        flows in 0..20u64,
+    ) {
+        let header = Header { flows, ..header() };
+        let made_up = made_up(&header, &bytes);
+        // All those before the first that is refused.
+        let reader = Reader::new(&made_up[..]).unwrap();
+        let before: Vec<FlowRecord> = reader.map_while(Result::ok).collect();
+        prop_assert!(before.len() as u64 <= flows);
+        prop_assert_eq!(read(&written(&before)).unwrap().1, before);
+    }
+
+    #[test]
+    fn what_no_reader_takes_is_written_as_the_nearest(
+        numbers in any::<[u64; 6]>(),
+        duration_us in any::<u64>(),
+        blind_us in any::<u64>(),
+        rates in prop::option::of([0..2u32, 0..2u32]),
+    ) {
+        let [start_us, took_us, out_packets, out_bytes, packets, bytes] = numbers;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("day.flows");
+        let mut writer = Writer::create(&path, false).unwrap();
+        let flow = FlowRecord {
+            duration_us: took_us,
+            out: Count { packets: out_packets, bytes: out_bytes },
+            back: Some(Count { packets, bytes }),
+            ..flow(start_us)
+        };
+        prop_assert!(writer.add(&flow).unwrap());
+        let header = Header {
+            duration_us,
+            rates_mbit: rates,
+            unseen: Unseen { blind_us, ..Unseen::default() },
+            ..header()
+        };
+        let header = writer.finish(header).unwrap();
+        let (found, flows) = read(&std::fs::read(&path).unwrap()).unwrap();
+        prop_assert_eq!(found, header);
+        prop_assert_eq!(flows.len(), 1);
+        prop_assert_eq!(flows[0].out.bytes, out_bytes.min(1 << 48));
     }
 }
 
@@ -181,6 +238,36 @@ fn each_mistake_has_its_name() {
 }
 
 #[test]
+fn header_with_numbers_of_no_recording_is_refused() {
+    let blind = |blind_us| Unseen {
+        blind_us,
+        ..Unseen::default()
+    };
+    let day_us = 86_400_000_000;
+    for (duration_us, unseen, rates_mbit, expected) in [
+        (0, blind(0), None, "a recording of no time"),
+        (day_us * 367, blind(0), None, "more than a year"),
+        (day_us, blind(day_us + 1), None, "more time without a look"),
+        (day_us, blind(0), Some([0, 5]), "without a rate"),
+        (day_us, blind(0), Some([5, 0]), "without a rate"),
+    ] {
+        let header = Header {
+            duration_us,
+            unseen,
+            rates_mbit,
+            ..header()
+        };
+        let error = read(&made_up(&header, &[])).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    let header = Header {
+        unseen: blind(day_us),
+        ..header()
+    };
+    assert!(read(&made_up(&header, &[])).is_ok());
+}
+
+#[test]
 fn flows_beyond_a_run_are_merged() {
     // Three runs of 65,536, from the last start to the first.
     let all: Vec<_> = (0..150_000u64).map(|it| flow((150_000 - it) * 7)).collect();
@@ -201,11 +288,15 @@ fn nothing_is_seen_before_the_end_and_nothing_is_left_without_one() {
     let writer = Writer::create(&path, false).unwrap();
     std::fs::write(&path, "somebody else's").unwrap();
     let error = writer.finish(header()).unwrap_err();
-    assert!(matches!(error, WriteError::Exists { .. }), "{error}");
+    let WriteError::Place { kept, .. } = &error else {
+        panic!("{error}");
+    };
+    assert!(error.to_string().contains(&kept.display().to_string()));
+    assert_eq!(Reader::open(kept).unwrap().count(), 0, "it is whole");
     let error = Writer::create(&path, false).unwrap_err();
     assert!(matches!(error, WriteError::Exists { .. }), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), b"somebody else's");
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
 
     let writer = Writer::create(&path, true).unwrap();
     writer.finish(header()).unwrap();
@@ -213,6 +304,31 @@ fn nothing_is_seen_before_the_end_and_nothing_is_left_without_one() {
     let missing = directory.path().join("missing").join("day.flows");
     let error = Writer::create(&missing, false).unwrap_err();
     assert!(matches!(error, WriteError::Create { .. }), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_cannot_become_the_file_is_refused_at_once() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    std::fs::create_dir(path("directory")).unwrap();
+    symlink(path("nowhere"), path("link")).unwrap();
+    for may_replace in [false, true] {
+        for name in ["directory", "new/", "directory/..", "link"] {
+            let error = Writer::create(&path(name), may_replace).unwrap_err();
+            let is_named = match name {
+                "link" if !may_replace => matches!(error, WriteError::Exists { .. }),
+                _ => matches!(error, WriteError::NotAFile { .. }),
+            };
+            assert!(is_named, "{name}, {may_replace}: {error}");
+        }
+    }
+    let writer = Writer::create(&path("day.flows"), false).unwrap();
+    writer.finish(header()).unwrap();
+    let mode = path("day.flows").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }
 
 #[test]

@@ -117,6 +117,34 @@ fn flow_is_written_once_when_it_has_ended() {
 }
 
 #[test]
+fn late_fin_does_not_write_a_flow_again() {
+    let gone = finished(entry(4, -20_000, -10_000));
+    let mut recording = Recording::new(&[(2, gone)]);
+    recording.tracker.begun(1, 0);
+    recording.look(1, &[(1, finished(entry(7, 100, 600))), (2, gone)]);
+    recording.look(7, &[(1, finished(entry(7, 100, 600))), (2, gone)]);
+    assert_eq!(recording.written.len(), 1, "it has lingered");
+    // Nobody has swept, and a FIN comes again.
+    recording.tracker.begun(1, 0);
+    let touched = finished(entry(8, 100, 7_500));
+    let gone = finished(entry(5, -20_000, 7_500));
+    recording.look(8, &[(1, touched), (2, gone)]);
+    let (written, unseen) = recording.finish();
+    assert_eq!(written.len(), 1, "{written:?}");
+    assert_eq!(unseen.missed, 1, "it does not count as seen again");
+}
+
+#[test]
+fn flow_that_found_no_room_is_written_though_it_is_old() {
+    let mut recording = Recording::new(&[]);
+    recording.tracker.begun(1, 0);
+    recording.look(7, &[]);
+    recording.tracker.full_ns = Some(START + 7 * SECOND);
+    recording.look(8, &[(1, finished(entry(7, 100, 7_500)))]);
+    assert_eq!(recording.finish().0.len(), 1);
+}
+
+#[test]
 fn flow_that_was_swept_has_the_end_that_was_seen() {
     let mut recording = Recording::new(&[]);
     recording.tracker.begun(3, 0);
@@ -200,6 +228,7 @@ fn what_is_too_much_is_counted_and_memory_is_bounded() {
     }
     look.end(&mut |_| true);
     assert_eq!(recording.tracker.watched.len(), MOST_FLOWS);
+    assert_eq!(recording.tracker.full_ns, Some(START + SECOND));
     let unseen = recording.tracker.finish(|_| true);
     assert_eq!(unseen.missed, more as u64);
 }
