@@ -27,15 +27,16 @@ pub(crate) const MAX_TIME: Duration = Duration::from_secs(31 * 86_400);
 
 /// Reads a time of whole seconds, minutes, hours or days.
 fn time(text: &str) -> Result<Duration, String> {
-    let days = text.strip_suffix('d').map(|it| it.parse::<u64>().ok());
-    let seconds = match days {
-        Some(days) => days.and_then(|it| it.checked_mul(86_400)),
-        None => flow_cli::seconds(text).ok().map(u64::from),
-    };
+    // The library's stops at a day.
+    let units = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400), ("", 1)];
+    let seconds = units.iter().find_map(|(unit, factor)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(*factor)
+    });
     seconds
         .map(Duration::from_secs)
         .filter(|it| !it.is_zero() && *it <= MAX_TIME)
-        .ok_or_else(|| "give a time from 1s to 31d, such as 60s, 5m, 24h or 7d".to_owned())
+        .ok_or_else(|| "give a time from 1s to 31d, such as 60s, 5m, 36h or 7d".to_owned())
 }
 
 /// Reads an interval; a longer one misses flows, a shorter one loads the machine.
@@ -53,11 +54,30 @@ mod tests {
     #[test]
     fn times_and_intervals_are_bounded() {
         let seconds = |text| time(text).map(|it| it.as_secs());
-        let right = [("1s", 1), ("90", 90), ("24h", 86_400), ("31d", 2_678_400)];
+        let right = [
+            ("1s", 1),
+            ("90", 90),
+            ("5m", 300),
+            ("36h", 129_600),
+            ("744h", 2_678_400),
+            ("31d", 2_678_400),
+        ];
         for (text, expected) in right {
             assert_eq!(seconds(text), Ok(expected), "{text}");
         }
-        for wrong in ["", "0s", "0d", "32d", "25h", "-1d", "1.5d", "d", "soon"] {
+        let most = format!("{}d", u64::MAX);
+        for wrong in [
+            "",
+            "0s",
+            "0d",
+            "32d",
+            "745h",
+            "-1d",
+            "1.5d",
+            "d",
+            "soon",
+            most.as_str(),
+        ] {
             assert!(time(wrong).is_err(), "{wrong}");
         }
         assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));

@@ -5,16 +5,18 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use flow_cli::{Signals, group_thousands, print, print_json};
-use flow_recording::{Count, Header, ThresholdUnit as Unit, Tracker, Unseen, Writer};
+use flow_recording::{
+    Count, FlowRecord, Header, ThresholdUnit, Tracker, Unseen, WriteError, Writer,
+};
 use serde::Serialize;
-use splitter_advise::ThresholdUnit;
 use splitter_config::{Config, Tunnels};
 use splitter_datapath::Dataplane;
 use splitter_datapath::clock::monotonic_ns;
 use splitter_datapath::connections::each_entry;
 use splitter_instance::Instance;
+use splitter_policy::config::Unit;
 use splitter_policy::counters::FlowEvent;
 use tokio::time::{Instant, sleep_until};
 
@@ -30,7 +32,7 @@ pub(crate) async fn run(config: Config, args: &RecordArgs, json: bool) -> Result
     let Some(dataplane) = instance.open()? else {
         return Err(flows::down(&instance));
     };
-    let threshold = u32::try_from(dataplane.policy()?.thresholds.common()).unwrap_or(u32::MAX);
+    let policy = dataplane.policy()?;
     let mut recorder = Recorder::new(&dataplane, writer)?;
     let (begun, begun_at) = (Instant::now(), SystemTime::now());
     tracing::info!(
@@ -45,8 +47,8 @@ pub(crate) async fn run(config: Config, args: &RecordArgs, json: bool) -> Result
             () = sleep_until(next) => false,
             _ = signals.next() => true,
         };
-        recorder.look(instance.open()?.as_ref())?;
-        if is_asked_to_stop || Instant::now() >= end {
+        recorder.look(instance.open());
+        if is_asked_to_stop || recorder.failed.is_some() || Instant::now() >= end {
             break;
         }
     }
@@ -57,11 +59,13 @@ pub(crate) async fn run(config: Config, args: &RecordArgs, json: bool) -> Result
             .map_or(0, |it| it.as_secs()),
         duration_us: begun.elapsed().as_micros() as u64,
         look_every_ms: args.interval.as_millis() as u64,
-        unit: match instance.config().flows.unit {
-            ThresholdUnit::Packets => Unit::Packets,
-            ThresholdUnit::Bytes => Unit::Bytes,
+        // What was in force, and not what the configuration says meanwhile.
+        unit: if policy.unit == Unit::BYTES {
+            ThresholdUnit::Bytes
+        } else {
+            ThresholdUnit::Packets
         },
-        threshold,
+        threshold: u32::try_from(policy.thresholds.common()).unwrap_or(u32::MAX),
         rates_mbit: rates(instance.config()),
         ..Header::default()
     };
@@ -82,9 +86,11 @@ struct Recorder {
     events: Events,
     table_id: u32,
     looks: u64,
-    /// Since when there has been no table.
+    /// Since when there has been no table, or it could not be read.
     blind_since_ns: Option<u64>,
     blind_ns: u64,
+    /// What kept a flow from being written.
+    failed: Option<WriteError>,
 }
 
 /// Counts of the kernel programs, so far and since the recording began.
@@ -123,27 +129,40 @@ impl Recorder {
             looks: 0,
             blind_since_ns: None,
             blind_ns: 0,
+            failed: None,
         };
         recorder.walk(dataplane, now_ns, idle_timeout_ns)?;
         Ok(recorder)
     }
 
-    /// Looks once; without a table the time counts as blind.
-    fn look(&mut self, dataplane: Option<&Dataplane>) -> Result<()> {
+    /// Looks once. Without a table, or where the kernel does not let it be read, the time counts as blind:
+    /// what was recorded until then is worth more than an end at the first error.
+    fn look(&mut self, dataplane: Result<Option<Dataplane>, impl Into<anyhow::Error>>) {
         let now_ns = monotonic_ns();
-        let Some(dataplane) = dataplane else {
-            if self.blind_since_ns.is_none() {
+        let looked = match dataplane {
+            Ok(Some(dataplane)) => self.look_at(&dataplane, now_ns),
+            Ok(None) => Err(anyhow::anyhow!("the instance is down")),
+            Err(error) => Err(error.into()),
+        };
+        match looked {
+            Ok(()) => {
+                if let Some(since_ns) = self.blind_since_ns.take() {
+                    self.blind_ns += now_ns.saturating_sub(since_ns);
+                }
+            }
+            Err(error) if self.blind_since_ns.is_none() => {
                 self.blind_since_ns = Some(self.tracker.last_look_ns());
                 tracing::warn!(
                     event = "recording_blind",
-                    "the instance is down; recording goes on when it is up again"
+                    error = format!("{error:#}"),
+                    "the flow table cannot be seen; recording goes on when it can again"
                 );
             }
-            return Ok(());
-        };
-        if let Some(since_ns) = self.blind_since_ns.take() {
-            self.blind_ns += now_ns.saturating_sub(since_ns);
+            Err(_) => {}
         }
+    }
+
+    fn look_at(&mut self, dataplane: &Dataplane, now_ns: u64) -> Result<()> {
         let idle_timeout_ns = dataplane.policy()?.idle_timeout_ns;
         let events = Events::read(dataplane)?;
         let table_id = dataplane.table_id()?;
@@ -163,15 +182,9 @@ impl Recorder {
     }
 
     fn walk(&mut self, dataplane: &Dataplane, now_ns: u64, idle_timeout_ns: u64) -> Result<()> {
-        let mut failed = None;
-        let (tracker, writer) = (&mut self.tracker, &mut self.writer);
-        let mut write = |flow| match writer.add(&flow) {
-            Ok(is_written) => is_written,
-            Err(error) => {
-                failed.get_or_insert(error);
-                false
-            }
-        };
+        let (writer, failed) = (&mut self.writer, &mut self.failed);
+        let mut write = |flow| write(writer, failed, &flow);
+        let tracker = &mut self.tracker;
         let mut look = tracker.look(now_ns, idle_timeout_ns);
         each_entry(dataplane, now_ns, |key, entry, back| {
             let back = || {
@@ -184,28 +197,16 @@ impl Recorder {
         })?;
         look.end(&mut write);
         self.looks += 1;
-        match failed {
-            Some(error) => Err(error.into()),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
+    /// Puts the file into place, with what could be written. Fails when that fails, or a flow could not be.
     fn finish(mut self, header: Header) -> Result<Header> {
-        let mut failed = None;
-        let (tracker, writer) = (self.tracker, &mut self.writer);
         if let Some(since_ns) = self.blind_since_ns {
             self.blind_ns += monotonic_ns().saturating_sub(since_ns);
         }
-        let unseen = tracker.finish(|flow| match writer.add(&flow) {
-            Ok(is_written) => is_written,
-            Err(error) => {
-                failed.get_or_insert(error);
-                false
-            }
-        });
-        if let Some(error) = failed {
-            return Err(error.into());
-        }
+        let (writer, failed) = (&mut self.writer, &mut self.failed);
+        let unseen = self.tracker.finish(|flow| write(writer, failed, &flow));
         let header = Header {
             looks: self.looks,
             unseen: Unseen {
@@ -214,7 +215,28 @@ impl Recorder {
             },
             ..header
         };
-        Ok(self.writer.finish(header)?)
+        let written = self.writer.finish(header);
+        match (self.failed, written) {
+            (None, written) => Ok(written?),
+            (Some(error), Ok(_)) => {
+                Err(error).context("the recording ended early; its file has what came before")
+            }
+            (Some(error), Err(_)) => Err(error.into()),
+        }
+    }
+}
+
+/// Adds a flow to the file, unless that has failed before. Returns whether it is in it.
+fn write(writer: &mut Writer, failed: &mut Option<WriteError>, flow: &FlowRecord) -> bool {
+    if failed.is_some() {
+        return false;
+    }
+    match writer.add(flow) {
+        Ok(is_written) => is_written,
+        Err(error) => {
+            *failed = Some(error);
+            false
+        }
     }
 }
 
@@ -275,7 +297,68 @@ fn unseen_in_words(unseen: &Unseen) -> Vec<String> {
         .collect();
     if unseen.blind_us > 0 {
         let seconds = Duration::from_micros(unseen.blind_us).as_secs_f64();
-        lines.push(format!("For {seconds:.0} s the instance was down."));
+        lines.push(format!(
+            "For {seconds:.0} s nothing was seen: the instance was down, or its flow table could not be read."
+        ));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use flow_recording::Reader;
+
+    use super::*;
+
+    /// A recorder that has seen nothing, half a second ago, and its file.
+    fn recorder(directory: &tempfile::TempDir) -> (Recorder, std::path::PathBuf) {
+        let path = directory.path().join("day.flows");
+        let recorder = Recorder {
+            tracker: Tracker::new(monotonic_ns() - 500_000_000),
+            writer: Writer::create(&path, false).expect("a file"),
+            events: Events::default(),
+            table_id: 0,
+            looks: 1,
+            blind_since_ns: None,
+            blind_ns: 0,
+            failed: None,
+        };
+        (recorder, path)
+    }
+
+    fn header() -> Header {
+        Header {
+            duration_us: 1_000_000,
+            ..Header::default()
+        }
+    }
+
+    #[test]
+    fn error_of_the_kernel_ends_no_recording() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (mut recorder, path) = recorder(&directory);
+        recorder.look(Err(io::Error::other("not now")));
+        assert!(recorder.failed.is_none());
+        let header = recorder.finish(header()).expect("space");
+        assert!(header.unseen.blind_us >= 500_000, "since the last look");
+        let read = Reader::open(&path).expect("a recording");
+        assert_eq!(read.header(), &header);
+    }
+
+    #[test]
+    fn error_of_the_disk_is_told_beside_the_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (mut recorder, path) = recorder(&directory);
+        recorder.failed = Some(WriteError::Write {
+            path: path.clone(),
+            source: io::ErrorKind::StorageFull.into(),
+        });
+        let error = recorder.finish(header()).expect_err("it failed");
+        let error = format!("{error:#}");
+        assert!(error.starts_with("the recording ended early"), "{error}");
+        assert!(error.contains("cannot write"), "{error}");
+        assert!(Reader::open(&path).is_ok(), "what came before");
+    }
 }

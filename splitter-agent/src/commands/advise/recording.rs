@@ -32,6 +32,7 @@ pub(super) fn advice(path: &Path, args: &AdviseArgs) -> Result<Advice> {
         Unit::Bytes => (ThresholdUnit::Bytes, 1_500_000_000),
     };
     let unseen = header.unseen.flows();
+    let all = flows.saturating_add(unseen) as f64;
     let seen_us = header.duration_us.saturating_sub(header.unseen.blind_us);
     let seconds = Duration::from_micros(seen_us.max(1)).as_secs_f64();
     let rates = args.rates.map(|it| it.0);
@@ -42,14 +43,64 @@ pub(super) fn advice(path: &Path, args: &AdviseArgs) -> Result<Advice> {
         bounds: [1, most],
         rates: rates.map(|it| it.map(|mbit| mbit * 1e6)),
         rtt: Duration::from_secs_f64(args.rtt_ms / 1e3),
-        traffic: Traffic::FlowsPerSecond((flows + unseen) as f64 / seconds),
+        traffic: Traffic::FlowsPerSecond(all / seconds),
     };
     let mut advice = advise(sizes.sample(unit), &question, true);
-    if unseen > 0 && unseen as f64 > 0.02 * (flows + unseen) as f64 {
+    if unseen > 0 && unseen as f64 > 0.02 * all {
         advice.notes.push(format!(
             "{:.0} % of the flows of the recording were not seen; a shorter interval sees more",
-            unseen as f64 / (flows + unseen) as f64 * 100.0
+            unseen as f64 / all * 100.0
         ));
     }
     Ok(advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use flow_recording::{Count, FlowEnd, FlowRecord, Header, Transport, Unseen, Writer};
+
+    use super::*;
+
+    #[test]
+    fn as_many_unseen_flows_as_a_header_can_state_are_taken() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("day.flows");
+        let mut writer = Writer::create(&path, false).expect("a file");
+        let flow = FlowRecord {
+            start_us: 0,
+            duration_us: 1_000,
+            is_long: false,
+            transport: Transport::Tcp,
+            is_ipv6: false,
+            began_before: false,
+            end: FlowEnd::Finished,
+            out: Count {
+                packets: 3,
+                bytes: 300,
+            },
+            back: None,
+        };
+        assert!(writer.add(&flow).expect("space"));
+        let header = Header {
+            duration_us: 1_000_000,
+            unseen: Unseen {
+                missed: u64::MAX,
+                ..Unseen::default()
+            },
+            ..Header::default()
+        };
+        writer.finish(header).expect("space");
+        let args = AdviseArgs {
+            sizes: None,
+            recording: Some(path.clone()),
+            load: 50,
+            rates: None,
+            rtt_ms: 20.0,
+            threshold: None,
+            bytes: false,
+        };
+        let advice = advice(&path, &args).expect("it is whole");
+        let notes = advice.notes.concat();
+        assert!(notes.contains("100 % of the flows"), "{notes}");
+    }
 }
