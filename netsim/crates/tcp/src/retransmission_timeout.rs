@@ -14,7 +14,7 @@ pub struct Rto {
 
 impl Rto {
     /// Before the first round trip the timeout is the least one: the connection counts as set up,
-    /// so its round-trip time is known to be far below.
+    /// so its round-trip time is known to be far below. Where it may not be, take one as measured first.
     pub fn new(min_ns: u64) -> Self {
         Self {
             min_ns,

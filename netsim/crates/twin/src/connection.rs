@@ -5,12 +5,21 @@ use flow_tcp::{CongestionControl, LossRecovery, Receiver, Sender, Settings};
 
 use super::border::BorderFlow;
 use super::event::{Handle, Side};
+use super::settings::TwinSettings;
 
 /// Payload of a full segment: an MTU of 1,500 bytes with time stamps.
 pub(super) const MSS_BYTES: u64 = 1_448;
 /// A flow that is this slow for this long is so by itself: it is paced as it came.
 const PACED_RATE: f64 = 0.1;
 const PACED_US: u64 = 10_000_000;
+
+/// Properties of hosts that follow from the uplinks, whatever the scheme.
+#[derive(Debug)]
+pub(super) struct Hosts {
+    transport: Settings,
+    slowest_bits_per_second: u64,
+    slowest_round_trip_ns: u64,
+}
 
 /// A connection that is under way.
 #[derive(Debug)]
@@ -49,38 +58,73 @@ pub(super) enum RecordedClass {
     Long,
 }
 
+impl Hosts {
+    /// TCP as most hosts speak it in a WAN, as far as the simulator has it.
+    pub(super) fn new(settings: &TwinSettings) -> Self {
+        let uplinks = || settings.uplinks.iter();
+        // What fills an uplink and the queue in front of it, and as much again for a flow that takes two.
+        let fills = uplinks().map(|it| {
+            let seconds = it.round_trip_ns as f64 / 1e9 + settings.buffer_ms as f64 / 1e3;
+            (it.bits_per_second as f64 / 8.0 * seconds / MSS_BYTES as f64) as u32
+        });
+        let transport = Settings {
+            control: CongestionControl::Reno,
+            recovery: LossRecovery::Sack,
+            rto_min_us: 200_000,
+            ..Settings::default()
+        };
+        let fills = fills.max().unwrap_or(0).saturating_mul(2);
+        Self {
+            transport: Settings {
+                max_window: transport.max_window.max(fills),
+                ..transport
+            },
+            slowest_bits_per_second: uplinks().map(|it| it.bits_per_second).min().unwrap_or(0),
+            slowest_round_trip_ns: uplinks().map(|it| it.round_trip_ns).max().unwrap_or(0),
+        }
+    }
+
+    fn sender(&self, segments: u32) -> Sender {
+        let mut sender = Sender::new(segments, &self.transport);
+        // What the handshake would have measured at the worst: a first timeout that is shorter than a
+        // round trip would send everything twice.
+        sender.rto.measured(self.slowest_round_trip_ns);
+        sender
+    }
+}
+
 impl Connection {
-    /// The connection of a recorded flow that starts now; `None` where it carried nothing.
+    /// The connection of a recorded flow that starts now; `None` where it carried nothing. Both
+    /// directions are long where one is: most packets of the other acknowledge it.
     pub(super) fn new(
         record: &FlowRecord,
         hash: u64,
         now_ns: u64,
-        slowest_bits_per_second: u64,
-        class_of: impl Fn(Count) -> RecordedClass,
+        hosts: &Hosts,
+        is_long: impl Fn(Count) -> bool,
     ) -> Option<Self> {
-        let settings = transport();
-        let back = record.back.unwrap_or_default();
-        let directions = [
-            (record.payload_out(), record.out),
-            (record.payload_back(), back),
-        ];
-        let transfers = directions.map(|(bytes, count)| {
+        let class = if is_long(record.out) || record.back.is_some_and(is_long) {
+            RecordedClass::Long
+        } else {
+            RecordedClass::Short
+        };
+        let transfers = [record.payload_out(), record.payload_back()].map(|bytes| {
             let segments = u32::try_from(bytes.div_ceil(MSS_BYTES)).unwrap_or(u32::MAX - 1);
             let bits_per_second = bytes as f64 * 8e6 / record.duration_us.max(1) as f64;
-            let is_slow = bits_per_second < PACED_RATE * slowest_bits_per_second as f64;
+            let is_slow = bits_per_second < PACED_RATE * hosts.slowest_bits_per_second as f64;
             let is_paced = is_slow && record.duration_us >= PACED_US && segments > 1;
             let pace_ns =
                 is_paced.then(|| record.duration_us.saturating_mul(1_000) / u64::from(segments));
             // How long it takes as a whole is not known of one that had begun before.
             let counts = !is_paced && !record.began_before;
             (bytes > 0).then(|| Transfer {
-                sender: Sender::new(if is_paced { 1 } else { segments }, &settings),
+                sender: hosts.sender(if is_paced { 1 } else { segments }),
                 receiver: Receiver::default(),
                 start_ns: now_ns,
                 bytes,
                 segments,
                 pace_ns,
-                counts_as: counts.then(|| class_of(count)),
+                counts_as: counts.then_some(class),
                 deadline_ns: 0,
                 pending_ns: None,
             })
@@ -117,16 +161,6 @@ impl Transfer {
     pub(super) fn payload_of(&self, segment: u32) -> u64 {
         let before = u64::from(segment) * MSS_BYTES;
         self.bytes.saturating_sub(before).clamp(1, MSS_BYTES)
-    }
-}
-
-/// TCP as most hosts speak it in a WAN, as far as the simulator has it.
-fn transport() -> Settings {
-    Settings {
-        control: CongestionControl::Reno,
-        recovery: LossRecovery::Sack,
-        rto_min_us: 200_000,
-        ..Settings::default()
     }
 }
 
@@ -186,5 +220,26 @@ impl Connections {
     /// All that are under way.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Connection> {
         self.slots.iter().filter_map(|it| it.connection.as_deref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_and_timeout_follow_the_uplinks() {
+        let hosts = |uplinks: &[&str]| {
+            let uplinks = uplinks.iter().map(|it| it.parse().expect("an uplink"));
+            Hosts::new(&TwinSettings::new(uplinks.collect()))
+        };
+        let few = hosts(&["10mbit/10ms", "20mbit/5ms"]);
+        assert_eq!(few.transport.max_window, 4_096);
+        assert_eq!(few.slowest_bits_per_second, 10_000_000);
+        assert_eq!(few.sender(1).rto.timeout_ns(), 200_000_000);
+        // 125 MB/s for 450 ms, twice, in segments of 1,448 bytes.
+        let many = hosts(&["10mbit/10ms", "1gbit/400ms"]);
+        assert_eq!(many.transport.max_window, 77_692);
+        assert_eq!(many.sender(1).rto.timeout_ns(), 1_200_000_000);
     }
 }

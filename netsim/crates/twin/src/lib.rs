@@ -34,11 +34,12 @@ pub struct TwinOutcome {
     pub scheme: String,
     /// The threshold between short and long that the scheme goes by; `None` where it has none.
     pub threshold: Option<u64>,
-    /// Flows that were short by the threshold of the recording.
+    /// Transfers, one a direction, of connections that were short by the threshold of the recording.
     pub short: FlowStatistics,
-    /// Flows that were long by that threshold.
+    /// Transfers of connections that were long by that threshold in one direction or both.
     pub long: FlowStatistics,
-    /// Share of what each uplink carries that it carried, from the site and to it, 0 to 1.
+    /// Share of the stated rate that each uplink carried in the simulated time, from the site and to it, 0
+    /// to 1.
     pub utilisation: Vec<[f64; 2]>,
     /// Packets that were dropped in front of uplinks.
     pub dropped_packets: u64,
@@ -48,10 +49,12 @@ pub struct TwinOutcome {
     pub retransmitted: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Flows that were paced as they came and have no completion time: slow for long, by themselves.
+    /// Transfers that were paced as they came and have no completion time: slow for long, by themselves.
     pub paced_flows: u64,
-    /// Flows that were not simulated, for too many were under way.
+    /// Connections that were not simulated, for too many were under way.
     pub left_out: u64,
+    /// Connections that were not simulated, for they began in the part that is left out, and went on.
+    pub cut_by_skip: u64,
     /// Packets that passed a link, on which the time of a run depends.
     pub hops: u64,
 }

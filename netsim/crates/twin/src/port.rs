@@ -14,7 +14,9 @@ pub(super) struct Port {
     queue: Queue,
     /// The packet that it sends now.
     sending: Option<Packet>,
+    /// Bytes that have left by the time until which they are counted.
     pub(super) sent_bytes: u64,
+    pub(super) counted_until_ns: u64,
     pub(super) dropped: u64,
 }
 
@@ -47,6 +49,7 @@ impl Port {
             },
             sending: None,
             sent_bytes: 0,
+            counted_until_ns: u64::MAX,
             dropped: 0,
         }
     }
@@ -79,7 +82,9 @@ impl Port {
             Queue::Fair(queue) => queue.pop(),
         }?;
         let free_ns = now_ns + self.time_of_ns(packet.bytes.into());
-        self.sent_bytes += u64::from(packet.bytes);
+        if free_ns <= self.counted_until_ns {
+            self.sent_bytes += u64::from(packet.bytes);
+        }
         self.sending = Some(packet);
         Some(free_ns)
     }

@@ -69,7 +69,8 @@ pub struct TwinSettings {
     /// The threshold by which flows count as short or long in what is reported, and by which schemes go
     /// that state none, in the recording's unit; nothing is the recording's own.
     pub threshold: Option<u64>,
-    /// How much traffic each queue in front of an uplink holds, in milliseconds of its rate.
+    /// How much traffic each queue in front of an uplink holds, in milliseconds of its rate; where classes
+    /// have a queue each, both hold so much.
     pub buffer_ms: u64,
     /// Seconds at the beginning of the recording that are left out.
     pub skip_s: u64,

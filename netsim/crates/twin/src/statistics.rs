@@ -2,14 +2,14 @@
 
 use serde::Serialize;
 
-/// Completion times of flows of one class.
+/// Completion times of transfers of one class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FlowStatistics {
-    /// Flows that completed.
+    /// Transfers that completed.
     pub flows: u64,
-    /// Flows that did not until the end.
+    /// Transfers that did not until the end.
     pub unfinished: u64,
-    /// Mean completion time in milliseconds; `None` without flows.
+    /// Mean completion time in milliseconds; `None` without transfers.
     pub mean_ms: Option<f64>,
     /// Median of completion times in milliseconds.
     pub p50_ms: Option<f64>,
@@ -17,7 +17,8 @@ pub struct FlowStatistics {
     pub p99_ms: Option<f64>,
     /// Longest completion time in milliseconds.
     pub max_ms: Option<f64>,
-    /// Mean of completion time over that of the flow alone on the fastest uplink.
+    /// Mean of completion time over serialisation and half a round trip, on the uplink on which that is
+    /// least for the transfer. Below 1 only where one transfer fills several uplinks.
     pub mean_slowdown: Option<f64>,
     /// The distribution of completion times.
     #[serde(skip)]

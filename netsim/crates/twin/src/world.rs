@@ -7,11 +7,11 @@ use flow_tcp::Ack;
 
 use super::TwinOutcome;
 use super::border::{Border, Forwarded, Threshold};
-use super::connection::{Connection, Connections, RecordedClass, Transfer};
+use super::connection::{Connection, Connections, Hosts, RecordedClass, Transfer};
 use super::event::{Event, Events, Handle, Packet, PacketKind, Side};
 use super::port::{Discipline, Port};
 use super::scheme::Scheme;
-use super::settings::TwinSettings;
+use super::settings::{TwinSettings, Uplink};
 use super::statistics::Distribution;
 
 /// More connections are not under way at a time: 100 MB.
@@ -36,8 +36,8 @@ pub(super) struct World<R> {
     skip_us: u64,
     until_us: u64,
     seed: u64,
-    slowest_bits_per_second: u64,
-    fastest: (u64, u64),
+    uplinks: Vec<Uplink>,
+    hosts: Hosts,
     events: Events,
     connections: Connections,
     /// By side.
@@ -58,6 +58,7 @@ struct Totals {
     dropped_by_policy: u64,
     paced: u64,
     left_out: u64,
+    cut_by_skip: u64,
     hops: u64,
 }
 
@@ -75,18 +76,25 @@ impl<R: Read> World<R> {
         };
         let shaped = if scheme.shapes() { SHAPED_PERCENT } else { 100 };
         let uplinks = &settings.uplinks;
-        let rate = |it: &super::Uplink| it.bits_per_second * shaped / 100;
+        let rate = |it: &Uplink| it.bits_per_second * shaped / 100;
         let rates: Vec<u64> = uplinks.iter().map(rate).collect();
         let discipline = match scheme {
             Scheme::Ecmp | Scheme::Dedicated { .. } => Discipline::Fifo,
             Scheme::FairQueueing => Discipline::Fair,
             Scheme::Share { .. } | Scheme::Tr { .. } => Discipline::Priority,
         };
+        let skip_us = settings.skip_s.saturating_mul(1_000_000);
+        let end_us = settings.for_s.map_or(u64::MAX, |it| {
+            settings.skip_s.saturating_add(it).saturating_mul(1_000_000)
+        });
+        let until_us = end_us.min(header.duration_us);
         let ports = || {
             let ports = uplinks.iter().zip(&rates).map(|(uplink, rate)| {
                 let buffer = rate / 8 * settings.buffer_ms / 1_000;
                 let buffer = buffer.max(LEAST_BUFFER_BYTES);
-                Port::new(*rate, uplink.round_trip_ns / 2, discipline, buffer)
+                let mut port = Port::new(*rate, uplink.round_trip_ns / 2, discipline, buffer);
+                port.counted_until_ns = until_us.saturating_sub(skip_us) * 1_000;
+                port
             });
             ports.collect()
         };
@@ -95,21 +103,17 @@ impl<R: Read> World<R> {
             let seed = settings.seed.wrapping_mul(2).wrapping_add(side);
             Border::new(scheme, settings, &rates, threshold, seed)
         };
-        let end_us = settings.for_s.map_or(u64::MAX, |it| {
-            settings.skip_s.saturating_add(it).saturating_mul(1_000_000)
-        });
-        let fastest = uplinks.iter().max_by_key(|it| it.bits_per_second);
         Self {
-            until_us: end_us.min(header.duration_us),
-            skip_us: settings.skip_s.saturating_mul(1_000_000),
+            until_us,
+            skip_us,
             reader,
             next: None,
             scheme: *scheme,
             threshold,
             reported,
             seed: settings.seed,
-            slowest_bits_per_second: rates.iter().copied().min().unwrap_or(0),
-            fastest: fastest.map_or((1, 0), |it| (it.bits_per_second, it.round_trip_ns)),
+            uplinks: uplinks.clone(),
+            hosts: Hosts::new(settings),
             events: Events::default(),
             connections: Connections::default(),
             borders: [border(0), border(1)],
@@ -152,7 +156,10 @@ impl<R: Read> World<R> {
     fn await_next(&mut self) -> Result<(), ReadError> {
         self.next = loop {
             match self.next_record()? {
-                Some(record) if record.start_us < self.skip_us => {}
+                Some(record) if record.start_us < self.skip_us => {
+                    let end_us = record.start_us.saturating_add(record.duration_us);
+                    self.count.cut_by_skip += u64::from(end_us > self.skip_us);
+                }
                 Some(record) if record.start_us >= self.until_us => break None,
                 record => break record,
             }
@@ -173,22 +180,18 @@ impl<R: Read> World<R> {
 
     fn start(&mut self, record: &FlowRecord) {
         let reported = self.reported;
-        let class_of = |count: Count| {
+        let is_long = |count: Count| {
             let size = if reported.is_bytes {
                 count.bytes
             } else {
                 count.packets
             };
-            if size > reported.value {
-                RecordedClass::Long
-            } else {
-                RecordedClass::Short
-            }
+            size > reported.value
         };
         self.count.started += 1;
         let hash = mix(self.seed ^ mix(self.count.started));
-        let (now_ns, slowest) = (self.events.now_ns(), self.slowest_bits_per_second);
-        let Some(connection) = Connection::new(record, hash, now_ns, slowest, class_of) else {
+        let now_ns = self.events.now_ns();
+        let Some(connection) = Connection::new(record, hash, now_ns, &self.hosts, is_long) else {
             return;
         };
         if self.connections.live() >= MOST_LIVE {
@@ -307,7 +310,7 @@ impl<R: Read> World<R> {
         let is_new = transfer.receiver.on_segment(number, is_retransmission);
         let missing = transfer.receiver.missing();
         if is_new && transfer.has_arrived() {
-            completed(&mut self.count, transfer, now_ns, self.fastest);
+            completed(&mut self.count, transfer, now_ns, &self.uplinks);
         }
         let ack = Packet {
             from: packet.sender.other(),
@@ -429,8 +432,8 @@ impl<R: Read> World<R> {
         }
         let seconds = whole_ns.max(1) as f64 / 1e9;
         let carried = |side: usize, uplink: usize| {
-            let port = &self.ports[side][uplink];
-            (port.sent_bytes as f64 * 8.0 / seconds / port.bits_per_second as f64).min(1.0)
+            let bits = self.ports[side][uplink].sent_bytes as f64 * 8.0;
+            (bits / seconds / self.uplinks[uplink].bits_per_second as f64).min(1.0)
         };
         let uplinks = 0..self.ports[0].len();
         let ports = self.ports.iter().flatten();
@@ -444,6 +447,7 @@ impl<R: Read> World<R> {
             timeouts: self.count.timeouts,
             paced_flows: self.count.paced,
             left_out: self.count.left_out,
+            cut_by_skip: self.count.cut_by_skip,
             hops: self.count.hops,
             short: self.count.short.statistics(unfinished[0]),
             long: self.count.long.statistics(unfinished[1]),
@@ -451,14 +455,18 @@ impl<R: Read> World<R> {
     }
 }
 
-/// Counts the completion time of a transfer; `fastest` is the rate and the round-trip time that it would
-/// have alone.
-fn completed(count: &mut Totals, transfer: &Transfer, now_ns: u64, fastest: (u64, u64)) {
+/// Counts the completion time of a transfer, and how much longer that is than alone on the best uplink.
+fn completed(count: &mut Totals, transfer: &Transfer, now_ns: u64, uplinks: &[Uplink]) {
     let Some(class) = transfer.counts_as else {
         return;
     };
     let time_ns = now_ns.saturating_sub(transfer.start_ns);
-    let alone_ns = transfer.bytes as f64 * 8e9 / fastest.0 as f64 + fastest.1 as f64 / 2.0;
+    // Which one is best depends on the size: a short transfer wants a short way, a long one a fast one.
+    let alone_ns = uplinks.iter().map(|it| {
+        let serialisation_ns = transfer.bytes as f64 * 8e9 / it.bits_per_second as f64;
+        serialisation_ns + it.round_trip_ns as f64 / 2.0
+    });
+    let alone_ns = alone_ns.fold(f64::INFINITY, f64::min);
     let slowdown = time_ns as f64 / alone_ns.max(1.0);
     match class {
         RecordedClass::Short => count.short.add(time_ns, slowdown),

@@ -2,7 +2,7 @@
 
 use flow_recording::{FlowEnd, Header, Transport, Writer};
 
-use super::super::{Uplink, run_twin};
+use super::super::run_twin;
 use super::*;
 
 fn flow(start_ms: u64, payload: u64, back: u64) -> FlowRecord {
@@ -72,12 +72,46 @@ fn flow_alone_takes_its_time_on_the_wire_and_half_a_round_trip() {
 fn each_direction_carries_its_own_payload() {
     let bytes = recording(&[flow(0, 500, 2_000_000)], 1);
     let outcome = run(&bytes, &settings(&["10mbit/20ms"]), "ecmp");
-    assert_eq!((outcome.short.flows, outcome.long.flows), (1, 1));
-    let fct = outcome.long.mean_ms.expect("it ended");
+    // The request is of a connection that is long.
+    assert_eq!((outcome.short.flows, outcome.long.flows), (0, 2));
+    let fct = outcome.long.max_ms.expect("it ended");
     // 16.7 Mbit with headers, and slow start.
     assert!((1_670.0..2_000.0).contains(&fct), "{fct}");
     let [out, back] = outcome.utilisation[0];
     assert!(out < 0.1 && back > 0.9, "{out} {back}");
+}
+
+#[test]
+fn first_timeout_is_longer_than_a_round_trip() {
+    let bytes = recording(&[flow(0, 100_000, 0)], 5);
+    let outcome = run(&bytes, &settings(&["10mbit/500ms"]), "ecmp");
+    assert_eq!((outcome.timeouts, outcome.retransmitted), (0, 0));
+}
+
+#[test]
+fn slowdown_is_over_the_uplink_that_suits_the_transfer() {
+    let bytes = recording(&[flow(0, 1_000, 0), flow(500, 5_000, 0)], 5);
+    // The other uplink is as fast, or faster, and far: none of these transfers is better off there.
+    for uplinks in [
+        ["10mbit/20ms", "10mbit/200ms"],
+        ["10mbit/20ms", "20mbit/200ms"],
+    ] {
+        let outcome = run(&bytes, &settings(&uplinks), "dedicated");
+        let slowdown = outcome.short.mean_slowdown.expect("two flows");
+        assert!((1.0..1.5).contains(&slowdown), "{uplinks:?}: {slowdown}");
+    }
+}
+
+#[test]
+fn utilisation_is_of_the_stated_rate_within_the_simulated_time() {
+    // Two seconds of traffic in a recording of one.
+    let bytes = recording(&[flow(0, 2_500_000, 0)], 1);
+    for scheme in ["ecmp", "fair"] {
+        let outcome = run(&bytes, &settings(&["10mbit/10ms"]), scheme);
+        let [out, _] = outcome.utilisation[0];
+        let most = if scheme == "fair" { 0.97 } else { 1.0 };
+        assert!((0.9..most).contains(&out), "{scheme}: {out}");
+    }
 }
 
 /// A transfer that fills what it gets, and a short flow every 20 ms beside it.
@@ -195,6 +229,24 @@ fn part_of_a_recording_has_the_flows_of_that_part() {
     assert_eq!((part(0, None), part(4, None)), (10, 6));
     assert_eq!((part(4, Some(3)), part(9, Some(u64::MAX))), (3, 1));
     assert_eq!((part(20, None), part(u64::MAX, Some(5))), (0, 0));
+}
+
+#[test]
+fn flows_that_the_skipped_part_cuts_are_counted() {
+    let lasting = |seconds: u64| FlowRecord {
+        duration_us: seconds * 1_000_000,
+        ..flow(1_000, 1_000, 0)
+    };
+    let bytes = recording(
+        &[lasting(2), lasting(4), lasting(5), flow(5_000, 1_000, 0)],
+        10,
+    );
+    let settings = TwinSettings {
+        skip_s: 5,
+        ..settings(&["10mbit/20ms"])
+    };
+    let outcome = run(&bytes, &settings, "ecmp");
+    assert_eq!((outcome.cut_by_skip, outcome.short.flows), (1, 1));
 }
 
 #[test]
