@@ -87,7 +87,7 @@ pub(crate) struct TraceArguments {
     #[arg(long, requires = "trace", conflicts_with = "scenario", value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) buffer_ms: u64,
     /// Leave out so much of the beginning: seconds, or with a unit as in 10h.
-    #[arg(long, requires = "trace", conflicts_with = "scenario", value_name = "TIME", value_parser = seconds)]
+    #[arg(long, requires = "trace", conflicts_with = "scenario", value_name = "TIME", value_parser = seconds_or_none)]
     pub(crate) skip: Option<u64>,
     /// Simulate so much of the recording: seconds, or with a unit as in 30m. Without it all.
     #[arg(long = "for", requires = "trace", conflicts_with = "scenario", value_name = "TIME", value_parser = seconds)]
@@ -99,14 +99,23 @@ pub(crate) struct TraceArguments {
 
 /// Reads a time of whole seconds, minutes, hours or days.
 fn seconds(text: &str) -> Result<u64, String> {
+    seconds_from(1, text)
+}
+
+/// Reads such a time, which may be none.
+fn seconds_or_none(text: &str) -> Result<u64, String> {
+    seconds_from(0, text)
+}
+
+fn seconds_from(least: u64, text: &str) -> Result<u64, String> {
     let units = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400), ("", 1)];
     let parsed = units.iter().find_map(|(unit, factor)| {
         let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
         number.checked_mul(*factor)
     });
     parsed
-        .filter(|it| (1..=366 * 86_400).contains(it))
-        .ok_or_else(|| "give a time from 1s to 366d, such as 60s, 30m or 10h".to_owned())
+        .filter(|it| (least..=366 * 86_400).contains(it))
+        .ok_or_else(|| format!("give a time from {least}s to 366d, such as 60s, 30m or 10h"))
 }
 
 #[derive(Args)]

@@ -33,9 +33,21 @@ struct Report<'a> {
 }
 
 pub(crate) fn run(file: &Path, arguments: &Run) -> Result<()> {
-    let header = open(file)?.header().clone();
     let settings = settings(arguments)?;
+    let header = whole(file)?;
+    let seconds = header.duration_us / 1_000_000;
+    if settings.skip_s.saturating_mul(1_000_000) >= header.duration_us {
+        bail!(
+            "nothing is left of the recording: --skip leaves out {} s, and it has {seconds} s",
+            settings.skip_s
+        );
+    }
     let schemes = schemes(&arguments.trace, &settings, &header)?;
+    if let Some(directory) = &arguments.out {
+        // What keeps the report from being written is found before the day was simulated.
+        fs::create_dir_all(directory)
+            .with_context(|| format!("cannot write into {}", directory.display()))?;
+    }
     let outcomes = run_all(file, &settings, &schemes, jobs(&arguments.trace))?;
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -64,8 +76,16 @@ pub(crate) fn run(file: &Path, arguments: &Run) -> Result<()> {
     }
 }
 
-fn open(file: &Path) -> Result<Reader<std::io::BufReader<fs::File>>> {
-    Reader::open(file).with_context(|| format!("cannot use {}", file.display()))
+/// Reads a recording through, so that damage at its end is found before the day was simulated. Returns its
+/// header.
+fn whole(file: &Path) -> Result<Header> {
+    let read = || {
+        let mut reader = Reader::open(file)?;
+        let header = reader.header().clone();
+        reader.try_for_each(|flow| flow.map(drop))?;
+        Ok::<_, ReadError>(header)
+    };
+    read().with_context(|| format!("cannot use {}", file.display()))
 }
 
 fn settings(arguments: &Run) -> Result<TwinSettings> {
@@ -177,7 +197,7 @@ fn summary(report: &Report<'_>) -> String {
     let seconds = settings.for_s.unwrap_or(u64::MAX).min(all_s - from_s);
     let uplinks: Vec<String> = settings.uplinks.iter().map(ToString::to_string).collect();
     format!(
-        "{} flows in {all_s} s, of which {seconds} s are simulated over {}; queues of {} ms.",
+        "{} connections in {all_s} s, of which {seconds} s are simulated over {}; queues of {} ms.",
         recording.flows,
         uplinks.join(", "),
         settings.buffer_ms
@@ -187,10 +207,10 @@ fn summary(report: &Report<'_>) -> String {
 fn table(outcomes: &[TwinOutcome]) -> Table {
     let mut table = Table::new([
         "scheme",
-        "short flows",
-        "mean ms",
-        "p99 ms",
-        "long flows",
+        "short transfers",
+        "short: mean ms",
+        "short: p99 ms",
+        "long transfers",
         "long: mean ms",
         "long: p99 ms",
         "slowdown",
@@ -220,7 +240,7 @@ fn table(outcomes: &[TwinOutcome]) -> Table {
     table
 }
 
-/// Mean slowdown over all flows, each counting the same.
+/// Mean slowdown over all transfers, each counting the same.
 fn mean_slowdown(outcome: &TwinOutcome) -> Option<f64> {
     let classes = [&outcome.short, &outcome.long];
     let flows: u64 = classes.iter().map(|it| it.flows).sum();
@@ -235,7 +255,7 @@ fn notes(report: &Report<'_>) -> Vec<String> {
     let missing = unseen.flows();
     if missing > 0 {
         notes.push(format!(
-            "{missing} flows are not in the recording, so that there was more traffic than here."
+            "{missing} connections are not in the recording, so that there was more traffic than here."
         ));
     }
     if unseen.blind_us > 0 {
@@ -248,12 +268,19 @@ fn notes(report: &Report<'_>) -> Vec<String> {
         && paced > 0
     {
         notes.push(format!(
-            "{paced} flows were slow for long by themselves: they are paced as they came, and have no completion time."
+            "{paced} transfers were slow for long by themselves: they are paced as they came, and have no completion time."
+        ));
+    }
+    if let Some(cut) = report.schemes.iter().map(|it| it.cut_by_skip).max()
+        && cut > 0
+    {
+        notes.push(format!(
+            "{cut} connections were under way where --skip ends: they are not simulated, so that there was more traffic than here."
         ));
     }
     for it in report.schemes.iter().filter(|it| it.left_out > 0) {
         notes.push(format!(
-            "{}: {} flows were left out, for 100,000 were under way: there is more traffic than the uplinks carry.",
+            "{}: {} connections were left out, for 100,000 were under way: there is more traffic than the uplinks carry.",
             it.scheme, it.left_out
         ));
     }
@@ -261,7 +288,6 @@ fn notes(report: &Report<'_>) -> Vec<String> {
 }
 
 fn write(directory: &Path, report: &Report<'_>) -> Result<()> {
-    fs::create_dir_all(directory)?;
     fs::write(directory.join("index.html"), page(report).to_html())?;
     fs::write(
         directory.join("twin.json"),
@@ -281,19 +307,20 @@ fn page(report: &Report<'_>) -> Page {
     let mut page = Page::new("A twin of this network")
         .text(&summary(report))
         .text(&format!(
-            "Short flows are those of at most {threshold} {unit}, as they were recorded: the same flows in each row, whatever the threshold of a scheme."
-        ));
+            "A transfer is what one direction of a connection carries. Short ones are those of connections that have at most {threshold} {unit} in each direction, as they were recorded: the same in each row, whatever the threshold of a scheme."
+        ))
+        .text("The slowdown is the mean over all transfers of completion time over serialisation and half a round trip on the uplink on which that is least; below 1 where one transfer fills several uplinks.");
     for note in notes(report) {
         page = page.text(&note);
     }
     page = page
         .table(&table(outcomes))
-        .bars(&bars("Short flows", outcomes, |it| &it.short))
-        .bars(&bars("Long flows", outcomes, |it| &it.long))
-        .plot(&distribution("Short flows", outcomes, |it| {
+        .bars(&bars("Short transfers", outcomes, |it| &it.short))
+        .bars(&bars("Long transfers", outcomes, |it| &it.long))
+        .plot(&distribution("Short transfers", outcomes, |it| {
             &it.short.distribution
         }))
-        .plot(&distribution("Long flows", outcomes, |it| {
+        .plot(&distribution("Long transfers", outcomes, |it| {
             &it.long.distribution
         }))
         .heading("What the schemes are");
@@ -339,7 +366,7 @@ fn distribution(
 ) -> Plot {
     let (x, y) = (
         Axis::log("completion time in ms"),
-        Axis::linear("share of flows").range(0.0, 1.0),
+        Axis::linear("share of transfers").range(0.0, 1.0),
     );
     let plot = Plot::new(format!("{title}: completion times"), x, y);
     outcomes.iter().fold(plot, |plot, it| {

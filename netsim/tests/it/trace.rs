@@ -74,15 +74,17 @@ fn recording_becomes_a_table_a_page_and_json() {
         "tr",
     ];
     for words in schemes.iter().chain(&[
-        "301 flows in 4 s, of which 4 s are simulated over 50mbit/10ms, 20mbit/20ms",
-        "7 flows are not in the recording",
+        "301 connections in 4 s, of which 4 s are simulated over 50mbit/10ms, 20mbit/20ms",
+        "7 connections are not in the recording",
+        "short transfers",
+        "short: p99 ms",
         "index.html",
     ]) {
         assert!(table.contains(words), "{words}: {table}");
     }
     let page = fs::read_to_string(Path::new(&out).join("index.html")).expect("a page");
     assert_eq!(page.matches("<svg").count(), 4);
-    assert!(page.contains("7 flows are not in the recording"));
+    assert!(page.contains("7 connections are not in the recording"));
 
     let output = netsim(&[&arguments[..], &["--json", "--jobs", "1"]].concat());
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -127,6 +129,22 @@ fn recording_becomes_a_table_a_page_and_json() {
         let refused = refusal(&["run", "tr-motivation", option]);
         assert!(refused.contains("cannot be used with"), "{refused}");
     }
+
+    let part = |skip: &'static str| [&arguments[..], &["--skip", skip, "--schemes", "tr"]].concat();
+    let whole = netsim(&part("0"));
+    assert!(whole.status.success(), "{whole:?}");
+    for skip in ["4s", "1h"] {
+        let refused = refusal(&part(skip));
+        assert!(refused.contains("and it has 4 s"), "{refused}");
+    }
+    // Those that began in the last 50 ms before, without the one that had just ended.
+    let later = netsim(&part("2"));
+    let table = String::from_utf8(later.stdout).expect("text");
+    let cut = "4 connections were under way where --skip ends";
+    assert!(table.contains(cut), "{table}");
+    // Before anything is simulated: the file is in the way of the directory.
+    let refused = refusal(&[&arguments[..], &["--out", &file]].concat());
+    assert!(refused.contains("cannot write into"), "{refused}");
 
     let bytes = fs::read(&file).expect("it is there");
     fs::write(&file, &bytes[..bytes.len() / 2]).expect("space");
