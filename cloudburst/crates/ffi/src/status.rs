@@ -283,7 +283,7 @@ fn of_refusal(error: &SendRefused) -> Status {
     }
 }
 
-/// As messages to such a peer end.
+/// Returns the status with which messages to a peer end that is gone for this reason.
 fn of_going(reason: GoneReason) -> Status {
     match reason {
         GoneReason::Forgotten => Status::Cancelled,
