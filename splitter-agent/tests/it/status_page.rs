@@ -316,19 +316,18 @@ fn moves_are_listed_as_events_and_the_page_says_degraded() {
         assert!(moved["unix_ms"].as_u64() > Some(1_700_000_000_000));
         let down = site.wait_for("the tunnel's death", || event("tunnel_down"));
         assert_eq!(down["device"], "tun1");
-        let status = site.wait_for("the page to list it", || {
+        // Who looks at routes while the class moves sees packets that have none, and says "not
+        // ready" until the next look.
+        let status = site.wait_for("the page to list it and to be ready", || {
             let status = status(site);
             let events = status["events"].as_array().expect("a list");
-            events
-                .iter()
-                .any(|it| it["event"] == "class_moved")
-                .then_some(status)
+            let listed = events.iter().any(|it| it["event"] == "class_moved");
+            if status["ready"] != true {
+                eprintln!("not ready yet: {status}");
+            }
+            (listed && status["ready"] == true).then_some(status)
         });
-        assert_eq!(
-            (&status["ready"], &status["degraded"]),
-            (&true.into(), &true.into()),
-            "{status}"
-        );
+        assert_eq!(status["degraded"], true, "{status}");
         let (_, page) = site.get("/").expect("it answers");
         for shown in [
             "data-degraded=\"true\"",
