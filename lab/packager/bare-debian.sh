@@ -3,8 +3,9 @@
 #
 # SUITE is bookworm, trixie or what else debootstrap knows. Its root is booted by systemd-nspawn, as the border of a site in
 # network namespaces: package, configuration, service, first verified split; then a reload, an upgrade beside a flow, removal
-# and purge. Any step that fails ends it. Needs root, debootstrap, systemd-container, python3 and a mirror of Debian. Leaves
-# the bare root, and the one that it tried in, in the current directory; a second run begins with the former.
+# and purge. Any step that fails ends it, with 77 where no bare Debian could be had. Needs root, debootstrap,
+# systemd-container, python3 and a mirror of Debian. Leaves the bare root, and the one that it tried in, in the current
+# directory; a second run begins with the former.
 set -eu
 suite=$1 deb=$2
 [ "${3:-}" = inside ] || exec unshare --mount "$0" "$suite" "$(realpath "$deb")" inside
@@ -21,8 +22,10 @@ trap clean EXIT
 trap 'exit 130' INT TERM
 
 if [ ! -d "$bare" ]; then
-    debootstrap --variant=minbase --include=systemd-sysv,dbus,iproute2 "$suite" "$bare"
-    cp /etc/resolv.conf "$bare/etc/resolv.conf"
+    rm -rf "$bare-begun"
+    debootstrap --variant=minbase --include=systemd-sysv,dbus,iproute2 "$suite" "$bare-begun" || exit 77
+    cp /etc/resolv.conf "$bare-begun/etc/resolv.conf"
+    mv "$bare-begun" "$bare"
 fi
 rm -rf "$root" && cp -a "$bare" "$root"
 cp "$deb" "$root/root/splitter.deb"
@@ -66,7 +69,7 @@ until first=$(pgrep -P "$nspawn" | head -n 1) && [ -n "$first" ] && inside 'syst
     tries=$((tries + 1)) && [ $tries -lt 200 ] && sleep 0.2
 done 2> /dev/null
 # Outside of containers systemd mounts it itself.
-inside 'mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf'
+inside 'mountpoint -q /sys/fs/bpf || { mount -t bpf -o mode=700 bpf /sys/fs/bpf && systemd-tmpfiles --create splitter.conf; }'
 
 configured=$(now)
 inside 'cat > /etc/splitter/splitter.toml' <<'END'
@@ -85,7 +88,7 @@ END
 for command in "splitter check" "splitter doctor" "splitter plan" "systemctl enable --now splitter" \
     "systemctl is-active splitter" "splitter verify --to 10.2.0.5"; do
     step "$command"
-    inside "$command"
+    inside "$command" || { inside 'journalctl --no-pager -u splitter | tail -n 40'; exit 1; }
 done
 verified=$(now)
 

@@ -190,6 +190,7 @@ set -e
 if [ \"$1\" = remove ] && [ -z \"$DPKG_ROOT\" ] && [ -d /run/systemd/system ]; then
     deb-systemd-invoke stop splitter.service || true
     splitter down --all || true
+    rmdir /sys/fs/bpf/splitter 2>/dev/null || true
 fi
 ";
 

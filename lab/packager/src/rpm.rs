@@ -90,6 +90,7 @@ fi
 const PRE_REMOVE: &str = "if [ \"$1\" = 0 ] && [ -d /run/systemd/system ]; then
     systemctl --no-reload disable --now splitter.service || :
     splitter down --all || :
+    rmdir /sys/fs/bpf/splitter 2>/dev/null || :
 fi
 ";
 

@@ -1,10 +1,11 @@
 //! Where an instance's kernel objects are pinned.
 
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use nix::unistd::geteuid;
 use splitter_config::SteeringMode;
 
 use super::names::COUNT_EGRESS;
@@ -137,7 +138,10 @@ impl Pins {
     /// # Errors
     /// When `bpffs` is not a BPF file system, or may not be written to.
     pub fn prepare(&self) -> Result<(), KernelError> {
-        let is_bpffs = statfs(&self.bpffs).is_ok_and(|info| info.filesystem_type() == BPF_FS_MAGIC);
+        // A service may have been given its own directory there, and nothing around that.
+        let nearest = self.root.ancestors().skip(1).find(|it| it.exists());
+        let is_bpffs = nearest
+            .is_some_and(|it| statfs(it).is_ok_and(|info| info.filesystem_type() == BPF_FS_MAGIC));
         if !is_bpffs {
             return Err(KernelError::NoBpffs {
                 path: self.bpffs.clone(),
@@ -243,8 +247,11 @@ impl Pins {
             self.let_go(&interface);
         }
         remove_all(&self.root)?;
-        // Shared with other instances; it stays as long as one of them is up.
-        if let Some(shared) = self.root.parent() {
+        // Shared with other instances; it stays as long as one of them is up, and where it was made
+        // for another user, whose service could not make it again.
+        if let Some(shared) = self.root.parent()
+            && std::fs::metadata(shared).is_ok_and(|it| it.uid() == geteuid().as_raw())
+        {
             let _ = std::fs::remove_dir(shared);
         }
         Ok(())
