@@ -146,8 +146,8 @@ impl AdaptiveController {
             };
         }
         if !self.has_window() {
-            let is_probe = now >= self.probe.0;
-            return usize::from(is_probe) * self.datagram as usize;
+            let probe = self.datagram as usize;
+            return if now >= self.probe.0 { probe } else { 0 };
         }
         let window = (self.window - self.in_flight).max(self.datagram);
         self.pacer.credit(now).min(window as usize)
@@ -177,7 +177,7 @@ impl AdaptiveController {
         if self.in_flight <= 0.0 {
             self.probe.0 = now + self.probe.1;
         } else if !self.has_window() && now >= self.probe.0 {
-            self.probe.1 = (self.probe.1 * 2).min(MOST_PAUSE);
+            self.probe.1 = self.probe.1.saturating_mul(2).min(MOST_PAUSE);
             self.probe.0 = now + self.probe.1;
         }
         self.in_flight += bytes as f64;
@@ -185,7 +185,7 @@ impl AdaptiveController {
         self.pacer.sent(now, bytes);
         if let Some(back_off) = &mut self.back_off {
             back_off.next_at = now + back_off.pause;
-            back_off.pause = (back_off.pause * 2).min(MOST_PAUSE);
+            back_off.pause = back_off.pause.saturating_mul(2).min(MOST_PAUSE);
         }
     }
 
@@ -235,7 +235,8 @@ impl AdaptiveController {
         }
         self.round_trip = paths.round_trip.unwrap_or(self.round_trip);
         if news.sent > 0 && paths.round_trip.is_some() {
-            let pause = paths.ack_timeout.max(self.round_trip * 2) + FEEDBACK_DELAY;
+            let pause = paths.ack_timeout.max(self.round_trip.saturating_mul(2));
+            let pause = pause.saturating_add(FEEDBACK_DELAY);
             self.probe = (now + pause, pause);
         }
         self.is_heard = true;
@@ -247,7 +248,11 @@ impl AdaptiveController {
         let datagram = self.datagram_time();
         if self.rounds.take(now, news, (before, datagram)) {
             let was_empty = self.rounds.was_empty(self.datagram_time());
-            self.calm = if was_empty { self.calm + 1 } else { 0 };
+            self.calm = if was_empty {
+                self.calm.saturating_add(1)
+            } else {
+                0
+            };
             self.since_chance = self.since_chance.saturating_add(1);
             self.clean = self.clean.saturating_add(1);
             if self.calm == 0 && self.rounds.number >= self.emptied.1 {

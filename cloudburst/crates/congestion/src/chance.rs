@@ -203,7 +203,7 @@ impl Chance {
         }
         if news.sent > 0 && !has_queue {
             let sample = f64::from(news.lost) / f64::from(news.sent);
-            let weight = f64::from(news.sent) / f64::from(news.sent + MEMORY);
+            let weight = f64::from(news.sent) / f64::from(news.sent.saturating_add(MEMORY));
             self.long_share += (sample - self.long_share) * weight;
         }
         let trial = self.trial.as_mut()?;

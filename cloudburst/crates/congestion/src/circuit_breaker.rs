@@ -49,7 +49,7 @@ impl CircuitBreaker {
         }
         let share = f64::from(self.lost) / f64::from(self.sent);
         self.excessive = if share > self.most_loss {
-            self.excessive + 1
+            self.excessive.saturating_add(1)
         } else {
             0
         };

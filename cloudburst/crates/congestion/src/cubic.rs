@@ -68,7 +68,7 @@ impl Cubic {
                 now
             }
         };
-        let t = (now.since(epoch) + round_trip).as_secs_f64();
+        let t = now.since(epoch).saturating_add(round_trip).as_secs_f64();
         let target = self.w_max + C * (t - self.k).powi(3) * segment;
         let target = target.clamp(window, 1.5 * window);
         let alpha = if self.estimate >= self.prior {

@@ -38,11 +38,11 @@ impl InFlight {
 
     /// Takes note of a datagram that is sent; `delivered` bytes have been delivered to the peer before.
     pub fn sent(&mut self, now: Time, sequence: u64, bytes: usize, delivered: u64) {
-        self.bytes += bytes as u64;
+        self.bytes = self.bytes.saturating_add(bytes as u64);
         let datagram_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         if let Some(train) = self.trains.back_mut()
             && (train.sent_at, train.datagram_bytes) == (now, datagram_bytes)
-            && train.last + 1 == sequence
+            && train.last.checked_add(1) == Some(sequence)
         {
             train.last = sequence;
             return;
@@ -63,15 +63,17 @@ impl InFlight {
             && train.first <= highest
         {
             let last = train.last.min(highest);
-            resolved.bytes += (last + 1 - train.first) * u64::from(train.datagram_bytes);
+            let datagrams = last.saturating_sub(train.first).saturating_add(1);
+            let bytes = datagrams.saturating_mul(train.datagram_bytes.into());
+            resolved.bytes = resolved.bytes.saturating_add(bytes);
             resolved.newest = Some((train.sent_at, train.delivered));
-            train.first = last + 1;
+            train.first = last.saturating_add(1);
             if train.first <= train.last {
                 break;
             }
             self.trains.pop_front();
         }
-        self.bytes -= resolved.bytes;
+        self.bytes = self.bytes.saturating_sub(resolved.bytes);
         resolved
     }
 

@@ -3,6 +3,10 @@
 //! [`CongestionController`] says what may be sent to a peer now. It is told what was sent, and what
 //! its receiver reports; estimates of round trips and losses, and the pacer, stand next to it.
 
+// Peers report what it is fed: nothing may overflow, whatever they say.
+// A test that does fails, as it should.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 mod adaptive;
 mod black_hole;
 mod chance;

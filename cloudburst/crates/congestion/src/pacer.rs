@@ -75,7 +75,7 @@ impl Pacer {
     /// Returns the time at which something may be sent again.
     pub fn ready_at(&self) -> Time {
         let depth = self.depth();
-        let ahead = depth - QUANTUM.min(depth.mul_f64(MOST_QUANTUM));
+        let ahead = depth.saturating_sub(QUANTUM.min(depth.mul_f64(MOST_QUANTUM)));
         Time::from_nanos(
             self.empty_at
                 .as_nanos()

@@ -1,8 +1,5 @@
 //! Path MTU discovery (DPLPMTUD, RFC 8899) of one path: which length to probe, and what is proven.
 
-// Peers report what it is fed: nothing may overflow, whatever they say.
-#![deny(clippy::arithmetic_side_effects)]
-
 use core::time::Duration;
 
 use cloudburst_wire::Time;

@@ -136,9 +136,12 @@ impl RateEstimator {
 
     fn foreign(&self, now: Time) -> Duration {
         let (queue, at) = self.foreign;
-        let halvings = now.since(at).as_nanos() / FOREIGN_HALF_LIFE.as_nanos();
+        let halvings = now.since(at).as_nanos();
+        let halvings = halvings.checked_div(FOREIGN_HALF_LIFE.as_nanos());
+        let halvings = halvings.and_then(|halvings| u32::try_from(halvings).ok());
         let nanos = queue.as_nanos() as u64;
-        Duration::from_nanos(nanos.checked_shr(halvings as u32).unwrap_or(0))
+        let left = halvings.and_then(|halvings| nanos.checked_shr(halvings));
+        Duration::from_nanos(left.unwrap_or(0))
     }
 
     /// Returns the least delay of late, in µs from the peer's reference.
@@ -174,7 +177,8 @@ impl RateEstimator {
 
     /// Returns how much later than by the fastest path a datagram arrives.
     pub fn lag(&self, now: Time, fastest: Option<i32>) -> Duration {
-        self.busy_until.since(now) + self.foreign(now) + self.handicap(fastest)
+        let queued = self.busy_until.since(now).saturating_add(self.foreign(now));
+        queued.saturating_add(self.handicap(fastest))
     }
 
     /// Takes note of bytes that are sent now, and returns what is to be remembered of them.
@@ -188,7 +192,7 @@ impl RateEstimator {
             };
         }
         let is_alone = is_quiet && now >= self.own_until.max(self.busy_until + self.foreign(now));
-        self.burst.bytes += bytes;
+        self.burst.bytes = self.burst.bytes.saturating_add(bytes);
         self.busy_until = self.busy_until.max(now) + self.time_of(bytes, default_ns_per_byte);
         SentDatagram {
             sent_at: now,
@@ -214,14 +218,16 @@ impl RateEstimator {
         if mark.is_alone {
             // The least delay is that of a short datagram; a long one takes its own time, too.
             let others = queue.saturating_sub(self.time_of(mark.burst.bytes, 0.0));
-            self.foreign = ((foreign + others) / 2, now);
+            let both = foreign.saturating_add(others);
+            self.foreign = (both.checked_div(2).unwrap_or_default(), now);
         }
         let sending = mark.sent_at.since(mark.burst.began);
         let own = queue.saturating_sub(foreign);
         self.own = own;
-        let is_long = mark.burst.bytes >= BURST_BYTES && own > NOISE.max(sending / 4);
+        let is_long = mark.burst.bytes >= BURST_BYTES
+            && own > NOISE.max(sending.checked_div(4).unwrap_or_default());
         let bytes_through = mark.burst.bytes as f64 * through.max(LEAST_THROUGH);
-        let sample = (own + sending).as_nanos() as f64 / bytes_through;
+        let sample = own.saturating_add(sending).as_nanos() as f64 / bytes_through;
         let is_slow = self.ns_per_byte.is_none_or(|before| sample > before);
         if is_long && (is_slow || through >= MOST_THROUGH) {
             // If it was others who filled the queue, it says little of the rate.

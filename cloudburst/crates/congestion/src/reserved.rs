@@ -115,7 +115,7 @@ impl ReservedController {
             .map_or(link * LEAST_SHARE, |rate| rate * LEAST_KNOWN_SHARE);
         let rate = rate.min(self.ceiling).clamp(least.min(link), link);
         self.pacer.set_rate(now, rate);
-        self.breaker.take(now, sent, sent - received.min(sent))
+        self.breaker.take(now, sent, sent.saturating_sub(received))
     }
 
     pub(super) fn set_rate(&mut self, now: Time, bytes_per_s: f64) {

@@ -108,18 +108,19 @@ impl Rounds {
         (in_flight_before, datagram): (f64, Duration),
     ) -> bool {
         self.now.peak = self.now.peak.max(in_flight_before);
-        self.now.sent += news.sent;
-        self.now.lost += news.lost;
+        self.now.sent = self.now.sent.saturating_add(news.sent);
+        self.now.lost = self.now.lost.saturating_add(news.lost);
         let received = f64::from(news.received) / f64::from(news.sent.max(1));
         self.now.through += news.resolved_bytes as f64 * received.min(1.0);
         if let Some((sample, least)) = news.round_trip {
             self.base = least;
             let queue = sample.saturating_sub(least);
             self.now.least_queue = Some(self.now.least_queue.map_or(queue, |it| it.min(queue)));
-            self.now.samples += 1;
-            self.now.queued += u32::from(queue > self.threshold(8, datagram * 2));
+            self.now.samples = self.now.samples.saturating_add(1);
+            let is_queued = queue > self.threshold(8, datagram.saturating_mul(2));
+            self.now.queued = self.now.queued.saturating_add(is_queued.into());
             self.latest[self.samples % LATEST] = queue;
-            self.samples += 1;
+            self.samples = self.samples.wrapping_add(1);
         }
         let ends = news.newest_sent_at.is_some_and(|at| at >= self.began);
         if news.round_trip.is_some() {
@@ -136,9 +137,10 @@ impl Rounds {
 
     /// Follows a queue that comes and goes. The sample that ends a round is one of the next.
     fn watch_passing(&mut self, ends: bool, datagram: Duration) {
-        let (queue, threshold) = (self.latest(), self.threshold(12, datagram * 2));
-        let is_empty = queue < threshold / 2;
-        let has_met = queue > threshold.max(datagram * PASSING_DATAGRAMS);
+        let threshold = self.threshold(12, datagram.saturating_mul(2));
+        let queue = self.latest();
+        let is_empty = queue < part_of(threshold, 2);
+        let has_met = queue > threshold.max(datagram.saturating_mul(PASSING_DATAGRAMS));
         self.passing = match self.passing {
             _ if ends && is_empty => Passing::Empty,
             Passing::Empty if has_met => Passing::Met,
@@ -164,7 +166,8 @@ impl Rounds {
 
     /// The part of the latest round trip that an empty path takes.
     pub(super) fn empty_share(&self) -> f64 {
-        self.base.as_secs_f64() / (self.base + self.latest()).as_secs_f64().max(1e-9)
+        let round_trip = self.base.saturating_add(self.latest());
+        self.base.as_secs_f64() / round_trip.as_secs_f64().max(1e-9)
     }
 
     /// Whether the latest sample tells of a queue.
@@ -174,14 +177,14 @@ impl Rounds {
 
     /// Whether the latest sample tells of a queue, however short.
     pub(super) fn has_met_queue(&self, datagram: Duration) -> bool {
-        self.has_met(12, datagram * 2)
+        self.has_met(12, datagram.saturating_mul(2))
     }
 
     /// Whether all samples of the last round tell of a queue.
     pub(super) fn has_stood(&self, datagram: Duration) -> bool {
         let least = self.last.least_queue;
         self.last.samples >= LEAST_SAMPLES
-            && least.is_some_and(|least| least > self.threshold(12, datagram * 2))
+            && least.is_some_and(|least| least > self.threshold(12, datagram.saturating_mul(2)))
     }
 
     /// Returns the shortest queue of this round, if it is longer than that of the one before
@@ -189,8 +192,8 @@ impl Rounds {
     pub(super) fn has_risen(&self) -> Option<Duration> {
         let (now, last) = self.now.least_queue.zip(self.last.least_queue)?;
         let [least, most] = RISE;
-        let rise = ((self.base + last) / RISE_PART).clamp(least, most);
-        (self.now.samples >= RISE_SAMPLES && now >= last + rise).then_some(now)
+        let rise = part_of(self.base.saturating_add(last), RISE_PART).clamp(least, most);
+        (self.now.samples >= RISE_SAMPLES && now >= last.saturating_add(rise)).then_some(now)
     }
 
     /// Whether the queue of this round is shorter than that.
@@ -200,8 +203,8 @@ impl Rounds {
 
     /// Datagrams that were lost in this round and the one before, and of how many.
     pub(super) fn loss(&self) -> (u32, u32) {
-        let sent = self.now.sent + self.last.sent;
-        (self.now.lost + self.last.lost, sent)
+        let sent = self.now.sent.saturating_add(self.last.sent);
+        (self.now.lost.saturating_add(self.last.lost), sent)
     }
 
     /// The most in flight of late, in bytes.
@@ -221,16 +224,17 @@ impl Rounds {
 
     fn threshold(&self, part: u32, datagrams: Duration) -> Duration {
         // Windows of few datagrams would take any queue for their own.
-        let own = datagrams.min(self.base / LEAST_PART);
-        let backlog = (self.transmission * OWN_DATAGRAMS).min(MOST_BACKLOG);
-        (self.base / part).max(NOISE).max(own).max(backlog)
+        let own = datagrams.min(part_of(self.base, LEAST_PART));
+        let backlog = self.transmission.saturating_mul(OWN_DATAGRAMS);
+        let backlog = backlog.min(MOST_BACKLOG);
+        part_of(self.base, part).max(NOISE).max(own).max(backlog)
     }
 
     /// Whether a queue stood at the bottleneck of late, and was not the jitter of hosts.
     pub(super) fn has_queue(&self) -> bool {
-        let samples = self.now.samples + self.last.samples;
-        let queued = self.now.queued + self.last.queued;
-        queued * QUEUED_PART > samples
+        let samples = self.now.samples.saturating_add(self.last.samples);
+        let queued = self.now.queued.saturating_add(self.last.queued);
+        queued.saturating_mul(QUEUED_PART) > samples
     }
 
     /// Whether one of the latest samples tells of an empty queue.
@@ -244,4 +248,8 @@ impl Rounds {
         let least = self.last.least_queue;
         least.is_some_and(|least| least <= self.threshold(16, datagram))
     }
+}
+
+fn part_of(whole: Duration, part: u32) -> Duration {
+    whole.checked_div(part).unwrap_or_default()
 }

@@ -160,10 +160,10 @@ impl PeerCancellations {
                 self.waiting.remove(place);
             } else if it.due <= now {
                 it.due = now + ack_timeout.saturating_mul(1 << it.attempts).min(MOST_PAUSE);
-                it.attempts += 1;
+                it.attempts = it.attempts.saturating_add(1);
                 return Some(it.message);
             } else {
-                place += 1;
+                place = place.saturating_add(1);
             }
         }
         None

@@ -341,7 +341,7 @@ impl Quotas {
     /// Whether another outgoing message of `bytes` may wait, besides so many of
     /// `held` bytes.
     pub(super) fn hold(&self, messages: usize, held: usize, bytes: usize) -> bool {
-        messages < self.outgoing_messages && held + bytes <= self.outgoing_bytes
+        messages < self.outgoing_messages && held.saturating_add(bytes) <= self.outgoing_bytes
     }
 
     fn validate(&self) -> Result<(), ConfigError> {

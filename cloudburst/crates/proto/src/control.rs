@@ -9,7 +9,7 @@ use super::{
         Pong, Progress, ProgressState, Query, Report, Stop, TOKEN_BYTES, TokenBody, Written,
         question_datagram_bytes,
     },
-    statistics::Refusals,
+    statistics::{Refusals, tally},
     time::Time,
 };
 
@@ -111,7 +111,7 @@ impl ControlQueue {
         if self.0.len() < MAX_WAITING {
             self.0.push_back(Control::Answer(source, answer));
         } else {
-            refused.answers_capped += 1;
+            tally(&mut refused.answers_capped, 1);
         }
     }
 
@@ -254,7 +254,7 @@ impl Question {
     pub(super) fn datagram_bytes(self, framing: Framing) -> usize {
         let least = question_datagram_bytes(framing);
         match self {
-            Self::Query { .. } => least + REPORTS_BYTES,
+            Self::Query { .. } => least.saturating_add(REPORTS_BYTES),
             Self::Ping { datagram_bytes, .. } => datagram_bytes.max(least),
             Self::Token { .. } | Self::Offer { .. } | Self::Cancel { .. } | Self::Goodbye => least,
         }

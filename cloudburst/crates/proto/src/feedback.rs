@@ -73,25 +73,28 @@ impl Feedback {
         let most = if is_first {
             MOST_PAUSE
         } else {
-            (peer.pause * MOST_PAUSES).clamp(LEAST_SAMPLE, MOST_PAUSE)
+            let most = peer.pause.saturating_mul(MOST_PAUSES);
+            most.clamp(LEAST_SAMPLE, MOST_PAUSE)
         };
         let pause = now.since(peer.last_at).min(most);
         peer.last_at = now;
-        peer.pause = (peer.pause * 7 + pause) / 8;
+        peer.pause = peer.pause.saturating_mul(7).saturating_add(pause);
+        peer.pause = peer.pause.checked_div(8).unwrap_or_default();
         if peer.symbols == 0 {
             peer.since = now;
         }
-        peer.symbols += 1;
+        peer.symbols = peer.symbols.saturating_add(1);
         peer.newest = Some((source, message));
         let [least, most] = SYMBOLS;
-        let together = SYMBOLS_TIME.as_nanos() / peer.pause.as_nanos().max(1);
+        let together = SYMBOLS_TIME.as_nanos().checked_div(peer.pause.as_nanos());
+        let together = together.unwrap_or(most);
         if is_first {
             return peer.acknowledge(id, timers);
         }
         let due = if u128::from(peer.symbols) >= together.clamp(least, most) {
             now
         } else {
-            let wait = (peer.pause * PAUSES).max(LEAST_PAUSE);
+            let wait = peer.pause.saturating_mul(PAUSES).max(LEAST_PAUSE);
             (now + wait).min(peer.since + MOST_PAUSE)
         };
         peer.alarm.set(due, TimerKey::Feedback(id), timers);

@@ -39,7 +39,7 @@ use super::{
         Sealer, Stamp, TokenMint,
     },
     peer_map::PeerMap,
-    statistics::Refusals,
+    statistics::{Refusals, release, tally},
     time::Time,
 };
 
@@ -136,7 +136,7 @@ impl Handshake {
         let hash_seed = random.stream(Purpose::HashSeed).next_u64();
         let mut random_sessions = random.stream(Purpose::Sessions);
         let quotas = &config.quotas;
-        let addresses = 2 * quotas.unvalidated_peers;
+        let addresses = quotas.unvalidated_peers.saturating_mul(2);
         let hasher = || FixedState::with_seed(hash_seed);
         let handshake = Self {
             started: now,
@@ -180,12 +180,13 @@ impl Handshake {
         // Far from the end: numbers do not wrap.
         let first_message = self.random_messages.next_u64() >> 1;
         let index = self.free.pop().unwrap_or_else(|| {
+            let index = self.generations.len();
             self.generations.push(0);
-            (self.generations.len() - 1) as u32
+            index as u32
         });
         let id = PeerId::of(self.transport, index, self.generations[index as usize]);
         let is_ours = session.is_none();
-        self.unvalidated += usize::from(!is_ours);
+        self.unvalidated = self.unvalidated.saturating_add(usize::from(!is_ours));
         self.by_own_session.insert(own, id);
         if let Some(session) = session {
             self.by_session.insert(session, id);
@@ -218,7 +219,7 @@ impl Handshake {
             *generation = next;
             self.free.push(id.index);
         }
-        self.unvalidated -= usize::from(!peer.is_validated);
+        release(&mut self.unvalidated, usize::from(!peer.is_validated));
         self.by_own_session.remove(&peer.own);
         if let Some(session) = peer
             .session
@@ -321,11 +322,11 @@ impl Handshake {
         match Opener::plain().open(header, datagram) {
             Ok(body) => Some(body),
             Err(OpenError::Damaged) => {
-                refused.damaged += 1;
+                tally(&mut refused.damaged, 1);
                 None
             }
             Err(_) => {
-                refused.malformed += 1;
+                tally(&mut refused.malformed, 1);
                 None
             }
         }
@@ -423,7 +424,7 @@ impl Handshake {
                     return Admission::Known(peer);
                 }
                 if self.needs_token_first(config) {
-                    refused.not_validated += 1;
+                    tally(&mut refused.not_validated, 1);
                     return Admission::NeedsToken;
                 }
                 Some(symbol.message)
@@ -435,7 +436,7 @@ impl Handshake {
         if self.len() < config.quotas.peers {
             return Admission::Welcome;
         }
-        refused.too_many_peers += 1;
+        tally(&mut refused.too_many_peers, 1);
         message.map_or(Admission::Nobody, Admission::Busy)
     }
 
@@ -463,12 +464,12 @@ impl Handshake {
         } else {
             Sealer::retry(index)
         };
-        self.stateless.sequence += 1;
         let stamp = Stamp {
             path: STATELESS_PATH,
             sent_us: now.as_wire_micros(),
-            sequence: self.stateless.sequence - 1,
+            sequence: self.stateless.sequence,
         };
+        self.stateless.sequence = self.stateless.sequence.saturating_add(1);
         (sealer, stamp)
     }
 }

@@ -67,7 +67,9 @@ pub(super) enum BadSymbol {
 /// Bytes that an incomplete message of this shape takes up.
 pub(super) fn memory_bytes(shape: &Shape) -> usize {
     let memory = Memory::of(shape);
-    memory.bytes + memory.blocks * size_of::<Block>() + size_of::<Incoming>()
+    let blocks = memory.blocks.saturating_mul(size_of::<Block>());
+    let own = blocks.saturating_add(size_of::<Incoming>());
+    memory.bytes.saturating_add(own)
 }
 
 impl Incoming {
@@ -99,10 +101,10 @@ impl Incoming {
                 self.bad = self.bad.saturating_add(1);
                 return Taken::Bad;
             }
-            let bytes = symbols.len() + code.len();
+            let bytes = symbols.len().saturating_add(code.len());
             if bytes.saturating_mul(READY_FACTOR) < pool.cost(&self.shape) {
                 symbols.extend_from_slice(code);
-                self.taken += 1;
+                self.taken = self.taken.saturating_add(1);
                 self.last_at = now;
                 return Taken::More;
             }
@@ -135,7 +137,7 @@ impl Incoming {
                 return Taken::Bad;
             }
         };
-        self.taken += 1;
+        self.taken = self.taken.saturating_add(1);
         self.last_at = now;
         taken
     }

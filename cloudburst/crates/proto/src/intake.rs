@@ -12,7 +12,7 @@ use super::{
     packet::{Body, Form, Header, PacketKind},
     path_manager::PathManager,
     receiver::Receiver,
-    statistics::TransportStatistics,
+    statistics::{TransportStatistics, tally},
     time::Time,
     timers::{TimerKey, Timers},
 };
@@ -76,11 +76,14 @@ impl Intake<'_> {
     ) -> Option<Arrival<'d>> {
         let bytes = datagram.len();
         let statistics = &mut *self.statistics;
-        statistics.datagrams_received += 1;
-        statistics.bytes_received += bytes as u64;
-        statistics.congestion_marks += u64::from(ecn == Ecn::CongestionExperienced);
+        tally(&mut statistics.datagrams_received, 1);
+        tally(&mut statistics.bytes_received, bytes as u64);
+        tally(
+            &mut statistics.congestion_marks,
+            u64::from(ecn == Ecn::CongestionExperienced),
+        );
         let Ok(header) = Header::parse(datagram) else {
-            statistics.refused.malformed += 1;
+            tally(&mut statistics.refused.malformed, 1);
             return None;
         };
         let source = SourceDatagram {
@@ -95,7 +98,7 @@ impl Intake<'_> {
         };
         let is_plain = header.form == Form::Plain;
         if is_plain != self.handshake.is_unprotected() {
-            statistics.refused.unknown_key += 1;
+            tally(&mut statistics.refused.unknown_key, 1);
             self.note_mismatch(source.four_tuple, KeyMismatch::Kind);
             return None;
         }
@@ -145,7 +148,7 @@ impl Intake<'_> {
         datagram: &'d mut [u8],
     ) -> Option<Arrival<'d>> {
         let Some(peer) = self.handshake.by_index(header.session) else {
-            self.statistics.refused.unknown_association += 1;
+            tally(&mut self.statistics.refused.unknown_association, 1);
             // Who was restarted is spoken to under keys that it had before: a token says so, and is
             // good for the offer that follows.
             let is_data = header.form == Form::Data;
@@ -230,7 +233,7 @@ impl Intake<'_> {
         opened: Option<OpenedSealed<'d>>,
     ) -> Option<Arrival<'d>> {
         let Some(OpenedSealed { keys, body }) = opened else {
-            self.statistics.refused.not_authentic += 1;
+            tally(&mut self.statistics.refused.not_authentic, 1);
             return None;
         };
         let (_, session) = self.handshake.sessions_with(peer)?;
@@ -255,14 +258,14 @@ impl Intake<'_> {
         let refused = &mut self.statistics.refused;
         let answered = if header.kind.is_answer() {
             let answered = self.handshake.answered_session(body, source.peer);
-            refused.unexpected += u64::from(answered.is_none());
+            tally(&mut refused.unexpected, u64::from(answered.is_none()));
             Some(answered?)
         } else {
             None
         };
         let own = answered.map_or(0, |(own, _)| own);
         let body = Body::parse(header.kind, body, own);
-        refused.malformed += u64::from(body.is_err());
+        tally(&mut refused.malformed, u64::from(body.is_err()));
         let opened = Opened {
             header,
             source,
@@ -279,14 +282,14 @@ impl Intake<'_> {
     fn begins(&mut self, candidate: &Candidate, kind: PacketKind) -> bool {
         let is_known = self.handshake.by_session(candidate.conversation).is_some();
         let begins = is_known || !matches!(kind, PacketKind::Cancel | PacketKind::Goodbye);
-        self.statistics.refused.unexpected += u64::from(!begins);
+        tally(&mut self.statistics.refused.unexpected, u64::from(!begins));
         begins
     }
 
     /// Whether a peer's datagram may be new, before the work of opening it.
     fn check_replay(&mut self, peer: Option<PeerId>, header: &Header) -> Option<()> {
         if peer.is_some_and(|peer| !self.paths.may_be_new(peer, header)) {
-            self.statistics.refused.replayed += 1;
+            tally(&mut self.statistics.refused.replayed, 1);
             return None;
         }
         Some(())

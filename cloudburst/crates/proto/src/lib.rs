@@ -19,6 +19,10 @@
 //! [`Transport::poll_event`] give until they give nothing more, and calls
 //! [`Transport::handle_timeout`] when [`Transport::next_deadline`] has come.
 
+// Peers and strangers report much of what is reckoned with here: nothing may overflow, whatever they say.
+// A test that does fails, as it should.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 mod answers;
 mod buffer_pool;
 mod cancellations;

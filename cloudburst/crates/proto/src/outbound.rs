@@ -13,7 +13,7 @@ use super::{
     scheduler::Scheduler,
     send_options::SendOptions,
     sender::{Accepted, Progressed, Sender},
-    statistics::TransportStatistics,
+    statistics::{TransportStatistics, tally},
     time::Time,
     timers::{TimerKey, Timers},
 };
@@ -203,7 +203,7 @@ impl Outbound {
             }
             Body::Challenge(_) => self.challenged(now, peer, &paths, timers),
             Body::Pong(..) => {}
-            _ => statistics.refused.unexpected += 1,
+            _ => tally(&mut statistics.refused.unexpected, 1),
         }
         taken
     }

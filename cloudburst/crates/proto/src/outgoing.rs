@@ -117,7 +117,7 @@ impl Outgoing {
         symbol_bytes: usize,
         config: &TransportConfig,
     ) -> Result<Self, ShapeError> {
-        let shape = shape(message.len() + ENVELOPE_BYTES, symbol_bytes)?;
+        let shape = shape(message.len().saturating_add(ENVELOPE_BYTES), symbol_bytes)?;
         bytes.clear();
         bytes.extend_from_slice(message);
         envelope(kind, id).append_to(&mut bytes);
@@ -170,9 +170,13 @@ impl Outgoing {
         self.bytes
     }
 
+    fn sent_in_all(&self) -> u32 {
+        self.sent_before.saturating_add(self.sent)
+    }
+
     /// Whether nobody can have anything of it.
     pub(super) fn is_unsent(&self) -> bool {
-        self.sent_before + self.sent == 0
+        self.sent_in_all() == 0
     }
 
     /// When it was accepted, if a receiver may have handed it over since, as enough of it was sent,
@@ -223,7 +227,7 @@ impl Outgoing {
 
     /// Numbers of the next symbols, `count` at most.
     pub(super) fn next(&self, count: u32) -> core::ops::Range<u32> {
-        self.sent..self.sent + count.min(self.remaining())
+        self.sent..self.sent.saturating_add(count.min(self.remaining()))
     }
 
     /// Symbols were sent by a path, to a peer that has answered nothing since `silent_since`, if it was
@@ -237,7 +241,7 @@ impl Outgoing {
         if self.is_unsent() {
             self.ends = self.lifetime_from(silent_since.unwrap_or(now));
         }
-        self.sent += count;
+        self.sent = self.sent.saturating_add(count);
         self.last_sent_at = now;
         if let Some(spread) = &mut self.spread {
             spread.add(group, count);
@@ -254,10 +258,10 @@ impl Outgoing {
             .saturating_sub(redundancy)
             .min(n.div_ceil(MOST_RESERVE));
         if self.reserve > 0 {
-            let cost = ack_timeout.mul_f64(SPREAD_COST) / n;
-            self.spread = Some(Spread::new(cost));
+            let cost = ack_timeout.mul_f64(SPREAD_COST).checked_div(n);
+            self.spread = Some(Spread::new(cost.unwrap_or_default()));
         }
-        self.want(n + redundancy);
+        self.want(n.saturating_add(redundancy));
     }
 
     /// Asks for little: nobody may be there.
@@ -294,7 +298,7 @@ impl Outgoing {
     }
 
     fn is_spent(&self) -> bool {
-        self.sent_before + self.sent >= self.budget
+        self.sent_in_all() >= self.budget
     }
 
     /// When its lifetime is over if it runs from then, or from the call if that was later: from the first
@@ -309,7 +313,7 @@ impl Outgoing {
         let longest = self.accepted_at + LONGEST_WAIT;
         let ends = match silent_since {
             Some(since) => self.lifetime_from(since),
-            None => now + self.lifetime / LOOKS,
+            None => now + self.lifetime.checked_div(LOOKS).unwrap_or_default(),
         };
         self.ends = ends.min(longest).min(self.deadline);
     }
@@ -347,10 +351,10 @@ impl Outgoing {
         }
         let n = self.symbols();
         // From here on it is worth while to know what is missing (§III-D).
-        let enough = 2 * n + 16;
+        let enough = n.saturating_mul(2).saturating_add(16);
         if self.sent < enough && !self.is_spent() && !self.is_busy {
-            let batch = (n.div_ceil(8) << self.tails.min(4)).min(enough - self.sent);
-            self.tails += 1;
+            let batch = (n.div_ceil(8) << self.tails.min(4)).min(enough.saturating_sub(self.sent));
+            self.tails = self.tails.saturating_add(1);
             self.want(batch);
             return Step::Send;
         }
@@ -380,12 +384,14 @@ impl Outgoing {
             // Its turn comes by the pacer's leave, or with the peer's first answer.
             return self.ends;
         } else if self.queries > 0 {
-            (ack_timeout * (1 << self.queries.min(10))).min(QUERY_PAUSE)
+            ack_timeout
+                .saturating_mul(1 << self.queries.min(10))
+                .min(QUERY_PAUSE)
         } else if self.reserve > 0 || self.spread.is_some() {
             // What was lost together is worth a guess before the stop is overdue.
-            ack_timeout / 3
+            ack_timeout.checked_div(3).unwrap_or_default()
         } else if self.tails > 0 {
-            ack_timeout / 2
+            ack_timeout.checked_div(2).unwrap_or_default()
         } else {
             ack_timeout
         };
@@ -422,7 +428,8 @@ impl Outgoing {
     ) -> Result<(), ShapeError> {
         self.shape = shape(self.bytes.len(), symbol_bytes)?;
         self.generation = self.generation.wrapping_add(1);
-        self.sent_before += core::mem::take(&mut self.sent);
+        self.sent_before = self.sent_in_all();
+        self.sent = 0;
         (self.tails, self.queries, self.have) = (0, 0, None);
         self.budget = budget.symbols(self.shape.symbols());
         if self.awaits_first_contact {
@@ -437,7 +444,7 @@ impl Outgoing {
         Receipt {
             completion: now.since(self.accepted_at),
             symbols: self.symbols(),
-            sent: self.sent_before + self.sent,
+            sent: self.sent_in_all(),
             needed,
             paths: self.paths.count_ones() as u16,
         }
@@ -447,7 +454,7 @@ impl Outgoing {
         Undelivered {
             reason,
             symbols: self.symbols(),
-            sent: self.sent_before + self.sent,
+            sent: self.sent_in_all(),
             received: self.have,
         }
     }

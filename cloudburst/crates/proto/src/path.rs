@@ -1,8 +1,5 @@
 //! One path to a peer: health, keepalive, path MTU discovery (DPLPMTUD, RFC 8899), deliveries.
 
-// Peers report what it is fed: nothing may overflow, whatever they say.
-#![deny(clippy::arithmetic_side_effects)]
-
 mod deliveries;
 
 use core::time::Duration;

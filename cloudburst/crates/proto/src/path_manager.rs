@@ -397,8 +397,8 @@ impl PathManager {
         let ip = four_tuple.remote.ip();
         let good = |path: &&Path| path.is_good() && path.four_tuple.remote.ip() == ip;
         let count = paths.iter().filter(good).count();
-        let chosen = usize::from(path) % count.max(1);
-        let path = paths.iter().filter(good).nth(chosen);
+        let chosen = usize::from(path).checked_rem(count);
+        let path = chosen.and_then(|chosen| paths.iter().filter(good).nth(chosen));
         path.map_or(four_tuple, |path| path.four_tuple)
     }
 }
@@ -423,7 +423,8 @@ impl PeerPaths {
 
     /// How long nothing may be heard of a path that is not dead.
     fn silence(&self) -> Duration {
-        (self.round_trip.ack_timeout() * 2).max(LEAST_SILENCE)
+        let silence = self.round_trip.ack_timeout().saturating_mul(2);
+        silence.max(LEAST_SILENCE)
     }
 
     /// How long nothing may be heard of a path before it counts as dead.

@@ -1,6 +1,6 @@
 //! State by peer: each part of the machine keeps its own.
 
-use super::event::PeerId;
+use super::{event::PeerId, statistics::release};
 
 /// Values by [`PeerId`], in the order of peers' numbers. Ids of peers that are gone, and of peers of
 /// other transports, find nothing.
@@ -29,17 +29,17 @@ impl<T> PeerMap<T> {
     pub(super) fn insert(&mut self, id: PeerId, value: T) {
         let index = id.index as usize;
         if self.slots.len() <= index {
-            self.slots.resize_with(index + 1, || None);
+            self.slots.resize_with(index.saturating_add(1), || None);
         }
         let before = self.slots[index].replace((id, value));
-        self.len += usize::from(before.is_none());
+        self.len = self.len.saturating_add(before.is_none().into());
     }
 
     /// Takes out the value of a peer that is gone.
     pub(super) fn remove(&mut self, id: PeerId) -> Option<T> {
         let slot = self.slots.get_mut(id.index as usize)?;
         let (_, value) = slot.take_if(|(known, _)| *known == id)?;
-        self.len -= 1;
+        release(&mut self.len, 1);
         Some(value)
     }
 

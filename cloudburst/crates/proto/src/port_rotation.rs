@@ -30,14 +30,15 @@ impl RotationBudget {
 
     /// Takes one, if there is one.
     pub(super) fn take(&mut self, now: Time) -> bool {
-        let earned = now.since(self.since).as_nanos() / Self::PAUSE.as_nanos();
+        let earned = now.since(self.since).as_secs();
+        let earned = earned.checked_div(Self::PAUSE.as_secs()).unwrap_or(0);
         let earned = u32::try_from(earned).unwrap_or(u32::MAX);
         if earned > 0 {
             self.since = now;
             self.left = self.left.saturating_add(earned).min(Self::MOST);
         }
         let is_left = self.left > 0;
-        self.left -= u32::from(is_left);
+        self.left = self.left.saturating_sub(1);
         is_left
     }
 }
@@ -93,10 +94,14 @@ impl PortRotation {
             rotation.next = now + NEEDED_FOR;
             return false;
         }
-        if now.since(rotation.last) > pause(rotation.tries) * 2 + GOOD_FOR {
+        if now.since(rotation.last)
+            > pause(rotation.tries)
+                .saturating_mul(2)
+                .saturating_add(GOOD_FOR)
+        {
             rotation.tries = 0;
         }
-        rotation.tries += 1;
+        rotation.tries = rotation.tries.saturating_add(1);
         rotation.last = now;
         rotation.next = now + pause(rotation.tries);
         true
@@ -117,7 +122,7 @@ impl PortRotation {
 
 fn pause(tries: u32) -> Duration {
     let doublings = tries.saturating_sub(FIRST_TRIES).min(16);
-    (PAUSES[0] * (1 << doublings)).min(PAUSES[1])
+    PAUSES[0].saturating_mul(1 << doublings).min(PAUSES[1])
 }
 
 #[cfg(test)]

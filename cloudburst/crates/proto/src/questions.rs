@@ -10,7 +10,7 @@ use super::{
     intake::Opened,
     packet::{Body, BusyReason, Form, Header, PacketKind, Symbol, TokenBody},
     receiver::{Prepared, Receiver},
-    statistics::TransportStatistics,
+    statistics::{TransportStatistics, tally},
     time::Time,
     timers::{TimerKey, Timers},
 };
@@ -41,7 +41,7 @@ impl Questions<'_> {
             Body::Cancel(cancel) => self.cancel(source, cancel.message),
             Body::Ping(ping) => self.answer(source, Answer::Pong { nonce: ping.nonce }),
             Body::Token(token) => self.token(&source, token),
-            _ => self.statistics.refused.unexpected += 1,
+            _ => tally(&mut self.statistics.refused.unexpected, 1),
         }
         // Asks again for a token that was lost: what is to be sent may wait for it. What was taken is
         // acknowledged before, or it would be sent again.
@@ -100,7 +100,7 @@ impl Questions<'_> {
 
     /// Whether a message begins with a symbol.
     fn symbol(&mut self, source: SourceDatagram, symbol: &Symbol<'_>) -> bool {
-        self.statistics.symbols_received += 1;
+        tally(&mut self.statistics.symbols_received, 1);
         let Some(peer) = source.peer else {
             return false;
         };
@@ -134,7 +134,7 @@ impl Questions<'_> {
     /// A message was given up by its sender.
     fn cancel(&mut self, source: SourceDatagram, message: u64) {
         let Some(peer) = source.peer else {
-            self.statistics.refused.unexpected += 1;
+            tally(&mut self.statistics.refused.unexpected, 1);
             return;
         };
         let (answer, cancelled) = self.receiver.cancel(peer, message, self.statistics);

@@ -1,6 +1,9 @@
 //! Quotas: whether there is capacity for what others send (back-pressure).
 
-use super::{config::Quotas, statistics::Refusals};
+use super::{
+    config::Quotas,
+    statistics::{Refusals, tally},
+};
 
 /// Usage of the quotas by incomplete messages.
 #[derive(Clone, Copy, Debug)]
@@ -34,22 +37,23 @@ impl QuotaUsage {
         bytes: usize,
         refused: &mut Refusals,
     ) -> Result<(), OverQuota> {
-        let arriving = self.messages + self.unseen;
+        let arriving = self.messages.saturating_add(self.unseen);
         if self.host_capacity.is_some_and(|room| arriving >= room) {
-            refused.not_accepting += 1;
+            tally(&mut refused.not_accepting, 1);
             return Err(OverQuota::Messages);
         }
         if self.messages >= quotas.messages || self.peer_messages >= quotas.peer_messages {
-            refused.too_many_messages += 1;
+            tally(&mut refused.too_many_messages, 1);
             return Err(OverQuota::Messages);
         }
-        if self.bytes + bytes > quotas.bytes || self.peer_bytes + bytes > quotas.peer_bytes {
-            refused.too_many_bytes += 1;
+        let is_beyond = |held: usize, most| held.saturating_add(bytes) > most;
+        if is_beyond(self.bytes, quotas.bytes) || is_beyond(self.peer_bytes, quotas.peer_bytes) {
+            tally(&mut refused.too_many_bytes, 1);
             return Err(OverQuota::Bytes);
         }
         let unvalidated = self.unvalidated_bytes;
-        if unvalidated.is_some_and(|held| held + bytes > quotas.unvalidated_bytes) {
-            refused.not_validated += 1;
+        if unvalidated.is_some_and(|held| is_beyond(held, quotas.unvalidated_bytes)) {
+            tally(&mut refused.not_validated, 1);
             return Err(OverQuota::NotValidated);
         }
         Ok(())

@@ -14,7 +14,7 @@ use super::{
     packet::{BusyReason, Outcome, ProgressState, Symbol},
     peer_map::PeerMap,
     quota::{OverQuota, QuotaUsage},
-    statistics::TransportStatistics,
+    statistics::{TransportStatistics, release, tally, untally},
     time::Time,
 };
 
@@ -64,7 +64,7 @@ impl Receiver {
             peers: PeerMap::default(),
             pool: DecoderPool::default(),
             quotas: config.quotas,
-            max_message_bytes: config.max_message_bytes + ENVELOPE_BYTES,
+            max_message_bytes: config.max_message_bytes.saturating_add(ENVELOPE_BYTES),
             require_validation: config.require_validation,
             host: HostCapacity::UNLIMITED,
             unvalidated_bytes: 0,
@@ -125,7 +125,7 @@ impl Receiver {
         };
         inbox.window.raise(oldest);
         if !core::mem::replace(&mut inbox.is_validated, true) {
-            self.unvalidated_bytes -= inbox.incoming_bytes;
+            release(&mut self.unvalidated_bytes, inbox.incoming_bytes);
         }
     }
 
@@ -150,24 +150,24 @@ impl Receiver {
         match inbox.window.get(message) {
             MessageStatus::Open => {}
             MessageStatus::Done => {
-                statistics.symbols_wasted += 1;
+                tally(&mut statistics.symbols_wasted, 1);
                 return Prepared::Answer(Answer::stop(message, Outcome::Delivered));
             }
             MessageStatus::Stale => {
-                statistics.refused.stale += 1;
+                tally(&mut statistics.refused.stale, 1);
                 return Prepared::Answer(Answer::stop(message, Outcome::Stale));
             }
         }
         if !inbox.is_validated && self.require_validation {
-            statistics.refused.not_validated += 1;
+            tally(&mut statistics.refused.not_validated, 1);
             return Prepared::NeedsToken;
         }
         let Ok((header, shape)) = shape_of(symbol.code) else {
-            statistics.refused.bad_symbol += 1;
+            tally(&mut statistics.refused.bad_symbol, 1);
             return Prepared::Refused;
         };
         if shape.message_bytes() > self.max_message_bytes {
-            statistics.refused.message_too_large += 1;
+            tally(&mut statistics.refused.message_too_large, 1);
             return Prepared::Answer(Answer::stop(message, Outcome::Refused));
         }
         match inbox.incoming.get(&message) {
@@ -219,15 +219,15 @@ impl Receiver {
     ) {
         let incoming = Incoming::new(now, header, shape);
         let bytes = incoming.memory_bytes();
-        statistics.incoming_now += 1;
-        statistics.incoming_bytes_now += bytes as u64;
+        tally(&mut statistics.incoming_now, 1);
+        tally(&mut statistics.incoming_bytes_now, bytes as u64);
         let Some(inbox) = self.peers.get_mut(id) else {
             return;
         };
         if !inbox.is_validated {
-            self.unvalidated_bytes += bytes;
+            self.unvalidated_bytes = self.unvalidated_bytes.saturating_add(bytes);
         }
-        inbox.incoming_bytes += bytes;
+        inbox.incoming_bytes = inbox.incoming_bytes.saturating_add(bytes);
         inbox.incoming.insert(message, incoming);
         self.open_window(id, message, statistics);
     }
@@ -240,7 +240,7 @@ impl Receiver {
         if let Some(floor) = inbox.window.open(message) {
             let stale: Vec<u64> = inbox.incoming.range(..floor).map(|(id, _)| *id).collect();
             for stale in stale {
-                statistics.refused.expired += 1;
+                tally(&mut statistics.refused.expired, 1);
                 self.drop_incoming(id, stale, statistics);
             }
         }
@@ -270,7 +270,7 @@ impl Receiver {
                     inbox.window.finish(message);
                 }
                 self.drop_incoming(id, message, statistics);
-                statistics.messages_cancelled += 1;
+                tally(&mut statistics.messages_cancelled, 1);
                 (Answer::stop(message, Outcome::Cancelled), None)
             }
         }
@@ -289,14 +289,14 @@ impl Receiver {
         let inbox = self.peers.get_mut(id)?;
         let incoming = inbox.incoming.get_mut(&message)?;
         if incoming.is_complete() {
-            statistics.symbols_wasted += 1;
+            tally(&mut statistics.symbols_wasted, 1);
             return self.hand_over(from, message, statistics);
         }
         match incoming.take(now, symbol.code, &mut self.pool) {
             Taken::More => {}
-            Taken::Redundant => statistics.symbols_wasted += 1,
+            Taken::Redundant => tally(&mut statistics.symbols_wasted, 1),
             Taken::Bad => {
-                statistics.refused.bad_symbol += 1;
+                tally(&mut statistics.refused.bad_symbol, 1);
                 if incoming.is_outvoted() {
                     self.drop_incoming(id, message, statistics);
                 }
@@ -317,13 +317,13 @@ impl Receiver {
         let inbox = self.peers.get_mut(id)?;
         let incoming = inbox.incoming.get_mut(&message)?;
         let Some(Ok((kind, bytes))) = incoming.open() else {
-            statistics.refused.corrupt_message += 1;
+            tally(&mut statistics.refused.corrupt_message, 1);
             incoming.restart();
             return None;
         };
         if kind.needs_capacity() {
             if !self.host.takes(bytes.len()) {
-                statistics.refused.not_accepting += 1;
+                tally(&mut statistics.refused.not_accepting, 1);
                 return Some((None, Answer::busy(message, BusyReason::Messages)));
             }
             self.host.use_up(bytes.len());
@@ -342,7 +342,7 @@ impl Receiver {
             message: bytes.to_vec(),
         };
         inbox.window.finish(message);
-        statistics.messages_received += 1;
+        tally(&mut statistics.messages_received, 1);
         self.drop_incoming(id, message, statistics);
         Some((Some(received), answer))
     }
@@ -372,7 +372,7 @@ impl Receiver {
     pub(super) fn expire(&mut self, now: Time, id: PeerId, statistics: &mut TransportStatistics) {
         let is_old = |_, incoming: &Incoming| now.since(incoming.last_at) >= MAX_LIFETIME;
         for message in self.incoming_where(id, is_old) {
-            statistics.refused.expired += 1;
+            tally(&mut statistics.refused.expired, 1);
             self.drop_incoming(id, message, statistics);
         }
     }
@@ -396,12 +396,12 @@ impl Receiver {
         };
         if let Some(incoming) = inbox.incoming.remove(&message) {
             let bytes = incoming.memory_bytes();
-            inbox.incoming_bytes -= bytes;
+            release(&mut inbox.incoming_bytes, bytes);
             if !inbox.is_validated {
-                self.unvalidated_bytes -= bytes;
+                release(&mut self.unvalidated_bytes, bytes);
             }
-            statistics.incoming_now -= 1;
-            statistics.incoming_bytes_now -= bytes as u64;
+            untally(&mut statistics.incoming_now, 1);
+            untally(&mut statistics.incoming_bytes_now, bytes as u64);
             incoming.recycle(&mut self.pool);
         }
     }

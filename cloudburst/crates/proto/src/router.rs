@@ -24,7 +24,7 @@ use super::{
     questions::Questions,
     receiver::Receiver,
     send_options::SendOptions,
-    statistics::TransportStatistics,
+    statistics::{TransportStatistics, tally},
     time::Time,
     timers::{Alarm, TimerKey, Timers},
     transmit::Writer,
@@ -169,7 +169,7 @@ impl Router {
         let (conversation, has_token) = (candidate.conversation, candidate.has_token);
         let known = self.handshake.by_session(conversation);
         if known.is_none() && self.handshake.len() >= self.config.quotas.peers {
-            self.statistics.refused.too_many_peers += 1;
+            tally(&mut self.statistics.refused.too_many_peers, 1);
             opened.source.asker = conversation;
             return self.questions(now).turn_away(candidate, &opened);
         }
@@ -302,7 +302,7 @@ impl Router {
         });
         match sent {
             Some((peer, _)) => self.look_after(now, peer),
-            None => self.statistics.refused.unexpected += 1,
+            None => tally(&mut self.statistics.refused.unexpected, 1),
         }
     }
 

@@ -318,7 +318,11 @@ impl Scheduler {
     /// Gives a peer its place, by what it has to send.
     pub(super) fn requeue(&mut self, now: Time, id: PeerId, backlog: &mut impl Backlog) {
         let first = self.first(id, backlog);
-        let most = 2 * self.peers.len() + MOST_STALE;
+        let most = self
+            .peers
+            .len()
+            .saturating_mul(2)
+            .saturating_add(MOST_STALE);
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
@@ -330,7 +334,7 @@ impl Scheduler {
             return self.wait(id);
         }
         let number = self.number;
-        self.number += 1;
+        self.number = self.number.saturating_add(1);
         peer.slot = Slot::Due { rank, number };
         self.due.push(Reverse((rank, number, id)));
         if self.due.len() > most {
@@ -343,7 +347,11 @@ impl Scheduler {
     }
 
     fn wait(&mut self, id: PeerId) {
-        let most = 2 * self.peers.len() + MOST_STALE;
+        let most = self
+            .peers
+            .len()
+            .saturating_mul(2)
+            .saturating_add(MOST_STALE);
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };

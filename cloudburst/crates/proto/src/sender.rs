@@ -30,7 +30,7 @@ use super::{
     peer_map::PeerMap,
     scheduler::{Backlog, Rank},
     send_options::SendOptions,
-    statistics::TransportStatistics,
+    statistics::{TransportStatistics, tally},
     time::Time,
     timers::{TimerKey, Timers},
 };
@@ -123,7 +123,7 @@ impl Sender {
         let oldest = self.update_oldest(peer);
         let outbox = self.peers.get_mut(peer).ok_or(SendRefused::NoPeer)?;
         let paths = paths.ok_or(SendRefused::NoPeer)?;
-        if outbox.next - oldest >= MAX_SPAN {
+        if outbox.next.saturating_sub(oldest) >= MAX_SPAN {
             return Err(full);
         }
         let id = SendId::new(peer, outbox.next);
@@ -133,8 +133,8 @@ impl Sender {
         let mut outgoing = Outgoing::new(now, id, (kind, message), memory, symbol_bytes, config)
             .map_err(|_| too_large)?;
         outgoing.set_options(options);
-        outbox.next += 1;
-        outbox.messages += 1;
+        outbox.next = outbox.next.saturating_add(1);
+        outbox.messages = outbox.messages.saturating_add(1);
         outbox.sent_at = Some(now);
         outbox.is_closed = false;
         let awaits_first_contact = outbox.is_unresponsive(now);
@@ -149,9 +149,9 @@ impl Sender {
             outgoing.begin(&paths.loss, paths.ack_timeout());
         }
         let is_first = outbox.messages == 1;
-        statistics.messages_accepted += 1;
-        statistics.outgoing_now += 1;
-        statistics.outgoing_bytes_now += outgoing.bytes() as u64;
+        tally(&mut statistics.messages_accepted, 1);
+        tally(&mut statistics.outgoing_now, 1);
+        tally(&mut statistics.outgoing_bytes_now, outgoing.bytes() as u64);
         self.messages.insert(id, outgoing);
         Ok(Accepted {
             id,
@@ -240,7 +240,7 @@ impl Sender {
         let encoder = outgoing.encoder(schedule).ok()?;
         Some(Symbols {
             encoder,
-            code_bytes: wire::HEADER_BYTES + outgoing.symbol_bytes(),
+            code_bytes: wire::HEADER_BYTES.saturating_add(outgoing.symbol_bytes()),
             message: id.message,
             sequences: outgoing.next(count),
         })

@@ -10,7 +10,7 @@ use super::{
     outbound::Outbound,
     packet::{BufferTooShort, BusyReason},
     path_manager::{ChosenPath, PathManager},
-    statistics::TransportStatistics,
+    statistics::{TransportStatistics, tally},
     time::Time,
     timers::{TimerKey, Timers},
 };
@@ -78,7 +78,7 @@ impl Writer<'_> {
         let now = self.now;
         let is_of_message = source.peer.is_some() && answer.is_of_message();
         if !self.outbound.scheduler.may_answer(now, is_of_message) {
-            self.statistics.refused.answers_over_budget += 1;
+            tally(&mut self.statistics.refused.answers_over_budget, 1);
             return None;
         }
         let four_tuple = self
@@ -118,7 +118,7 @@ impl Writer<'_> {
             return None;
         }
         match answer {
-            Answer::Stop { .. } => self.statistics.stops_sent += 1,
+            Answer::Stop { .. } => tally(&mut self.statistics.stops_sent, 1),
             Answer::Busy { reason, .. } => self.statistics.busy_sent.count(reason),
             _ => {}
         }
@@ -136,7 +136,7 @@ impl Writer<'_> {
         let (now, bytes) = (self.now, datagram.len());
         let refused = &mut self.statistics.refused;
         if !self.outbound.scheduler.may_answer(now, false) {
-            refused.answers_over_budget += 1;
+            tally(&mut refused.answers_over_budget, 1);
             return None;
         }
         let to = (None, four_tuple.remote);
@@ -176,7 +176,10 @@ impl Writer<'_> {
             });
         self.outbound.sender.asked(now, id, 1);
         self.handshake.asked(now, id, 1);
-        self.statistics.queries_sent += u64::from(matches!(question, Question::Query { .. }));
+        tally(
+            &mut self.statistics.queries_sent,
+            u64::from(matches!(question, Question::Query { .. })),
+        );
         let bytes = written.ok()?;
         self.handshake.sent(id, remote, bytes);
         self.outbound.scheduler.sent_unpaced(now, bytes);
@@ -198,7 +201,7 @@ impl Writer<'_> {
         if may_be_sent(self.handshake, four_tuple) {
             return Some(four_tuple);
         }
-        self.statistics.refused.amplification_capped += 1;
+        tally(&mut self.statistics.refused.amplification_capped, 1);
         self.paths.cap(id, four_tuple);
         if !matches!(question, Question::Query { .. }) {
             return None;
@@ -270,7 +273,7 @@ impl Writer<'_> {
             let Ok(bytes) = written else {
                 break;
             };
-            at += bytes;
+            at = at.saturating_add(bytes);
         }
         let sent = (count, &path, expected);
         let round_trip = &paths.round_trip;
@@ -299,7 +302,8 @@ impl Writer<'_> {
                 .choose(now, peer, datagram_bytes, wanted, spread)?;
             // Some is left for asking for a token, or nothing may ever be sent again.
             let credit = self.handshake.credit(now, peer, path.four_tuple.remote);
-            let leave = credit.saturating_sub(RESERVE_BYTES) / datagram_bytes as u64;
+            let leave = credit.saturating_sub(RESERVE_BYTES);
+            let leave = leave.checked_div(datagram_bytes as u64).unwrap_or_default();
             if leave > 0 {
                 return Some((path, leave));
             }
@@ -310,8 +314,11 @@ impl Writer<'_> {
 
     /// Counts what is sent.
     fn sent(&mut self, four_tuple: FourTuple, bytes: usize, segment_bytes: usize) -> Transmit {
-        self.statistics.datagrams_sent += bytes.div_ceil(segment_bytes.max(1)) as u64;
-        self.statistics.bytes_sent += bytes as u64;
+        tally(
+            &mut self.statistics.datagrams_sent,
+            bytes.div_ceil(segment_bytes.max(1)) as u64,
+        );
+        tally(&mut self.statistics.bytes_sent, bytes as u64);
         Transmit {
             four_tuple,
             bytes,

@@ -30,7 +30,7 @@ use super::{
     packet::PublicKey,
     router::Router,
     send_options::SendOptions,
-    statistics::TransportStatistics,
+    statistics::{TransportStatistics, tally},
     time::Time,
 };
 
@@ -174,7 +174,7 @@ impl Transport {
     /// What still arrives at the port before is to be handed over as from this socket.
     pub fn port_rotated(&mut self, now: Time, socket: SocketId) {
         let router = &mut *self.router;
-        router.statistics.ports_rotated += 1;
+        tally(&mut router.statistics.ports_rotated, 1);
         for peer in router.paths.port_rotated(now, socket) {
             router.outbound.count_in_flight(now, peer, &router.paths);
             router.look_after(now, peer);

@@ -70,7 +70,7 @@ impl Addresses {
     /// Counts a datagram that came from there.
     pub fn received(&mut self, now: Time, ip: IpAddr, bytes: usize) {
         if let Some(address) = self.known.get_mut(&ip) {
-            address.received += bytes as u64;
+            address.received = address.received.saturating_add(bytes as u64);
             return;
         }
         // With nothing received it is sent nothing, so that the oldest may be forgotten.
@@ -93,7 +93,7 @@ impl Addresses {
     }
 
     fn next_serial(&mut self) -> u64 {
-        self.serial += 1;
+        self.serial = self.serial.saturating_add(1);
         self.serial
     }
 
@@ -135,7 +135,10 @@ impl Addresses {
         match self.known.get(&ip) {
             None => 0,
             Some(address) if address.valid_until > now => u64::MAX,
-            Some(address) => (address.received * AMPLIFICATION).saturating_sub(address.sent),
+            Some(address) => address
+                .received
+                .saturating_mul(AMPLIFICATION)
+                .saturating_sub(address.sent),
         }
     }
 
@@ -144,7 +147,7 @@ impl Addresses {
     /// used up what they may answer with.
     pub fn sent(&mut self, ip: IpAddr, bytes: usize) {
         if let Some(address) = self.known.get_mut(&ip) {
-            address.sent += bytes as u64;
+            address.sent = address.sent.saturating_add(bytes as u64);
         }
     }
 
@@ -164,7 +167,7 @@ impl Addresses {
             return Verdict::Capped;
         }
         address.answers -= 1.0;
-        address.sent += bytes as u64;
+        address.sent = address.sent.saturating_add(bytes as u64);
         Verdict::Go
     }
 }

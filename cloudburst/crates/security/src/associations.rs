@@ -26,6 +26,8 @@ const REKEY_AFTER_DATAGRAMS: u64 = 1 << 32;
 const REJECT_AFTER: Duration = Duration::from_secs(180);
 /// How long the keys before are kept for what is on its way.
 const OVERLAP: Duration = Duration::from_secs(10);
+/// After this time nothing is opened with keys any more.
+const FORGET_AFTER: Duration = REJECT_AFTER.saturating_add(OVERLAP);
 /// A peer of which nothing was heard for so long may have forgotten us: half of what it takes.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 /// How old an offer may become: its time must still be believed when it arrives.
@@ -166,7 +168,7 @@ impl Association {
     }
 
     fn opens(&self, now: Time) -> bool {
-        let is_young = now.since(self.began_at) < REJECT_AFTER + OVERLAP;
+        let is_young = now.since(self.began_at) < FORGET_AFTER;
         is_young && now <= self.retired_at + OVERLAP
     }
 }
@@ -264,7 +266,7 @@ impl Associations {
     pub fn asked(&mut self, now: Time, datagrams: u64) {
         self.asked_since.get_or_insert(now);
         if let Some(current) = &mut self.current {
-            current.datagrams += datagrams;
+            current.datagrams = current.datagrams.saturating_add(datagrams);
         }
     }
 
@@ -301,7 +303,7 @@ impl Associations {
     /// Returns true if an initiator is to agree upon other keys while messages go on under those that
     /// there are: they have been in use for long, or the peer may have lost them.
     pub fn is_rekey_due(&self, now: Time, ack_timeout: Duration) -> bool {
-        let patience = (ack_timeout * 4).max(SUSPECT_AFTER);
+        let patience = ack_timeout.saturating_mul(4).max(SUSPECT_AFTER);
         let is_unanswered = self
             .asked_since
             .is_some_and(|since| now.since(since) > patience);
@@ -315,7 +317,7 @@ impl Associations {
 
     /// Returns the time when keys have to be taken out, so that nobody finds them in memory later.
     pub fn worn_at(&self) -> Option<Time> {
-        let worn = |it: &Association| it.began_at + REJECT_AFTER + OVERLAP;
+        let worn = |it: &Association| it.began_at + FORGET_AFTER;
         self.iter().map(worn).min()
     }
 

@@ -3,6 +3,10 @@
 //! Each part is a pure data structure that takes the time as an argument and knows none of the
 //! others. The transport, `cloudburst-proto`, asks them about each datagram.
 
+// Peers and strangers report much of what is reckoned with here: nothing may overflow, whatever they say.
+// A test that does fails, as it should.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 mod address;
 mod associations;
 mod inbound;

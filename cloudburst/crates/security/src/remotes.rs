@@ -14,6 +14,7 @@ const MAX_REMOTES: usize = 72;
 const AMPLIFICATION: u64 = 3;
 /// For how long an address stays valid; it is asked again after half of that.
 const VALID_FOR: Duration = Duration::from_secs(600);
+const RENEW_AFTER: Duration = Duration::from_secs(VALID_FOR.as_secs() / 2);
 /// How often an address is asked.
 const CHALLENGE_PAUSE: Duration = Duration::from_millis(50);
 
@@ -49,6 +50,7 @@ impl Remotes {
             let unproven = self.0.iter().rposition(|remote| !remote.is_valid(now));
             self.0.remove(unproven.unwrap_or(MAX_REMOTES - 1));
         }
+        let index = self.0.len();
         self.0.push(Remote {
             address,
             received: 0,
@@ -56,7 +58,7 @@ impl Remotes {
             valid_until: None,
             challenged_at: None,
         });
-        self.0.len() - 1
+        index
     }
 
     fn position(&self, address: SocketAddr) -> Option<usize> {
@@ -83,7 +85,7 @@ impl Remotes {
         let remote = &mut self.0[index];
         let is_proven = remote
             .valid_until
-            .is_some_and(|until| now + VALID_FOR / 2 < until);
+            .is_some_and(|until| now + RENEW_AFTER < until);
         let is_asked = remote
             .challenged_at
             .is_some_and(|at| now.since(at) < CHALLENGE_PAUSE);

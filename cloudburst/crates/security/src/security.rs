@@ -8,6 +8,7 @@ use cloudburst_wire::{Key, Keyring, PublicKey, SecretKey};
 /// Security of a transport: a key pair for each end, or one shared key. There is no default: each is
 /// asked for by name, and so is going without.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Security {
     /// Each end has a key pair of its own (Noise IK): who speaks is known, and who may speak is
     /// on a list.

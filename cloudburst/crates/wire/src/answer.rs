@@ -121,9 +121,9 @@ impl BusyAnswers {
     /// Counts one more answer.
     pub const fn count(&mut self, reason: BusyReason) {
         match reason {
-            BusyReason::Messages => self.messages += 1,
-            BusyReason::Memory => self.memory += 1,
-            BusyReason::Peers => self.peers += 1,
+            BusyReason::Messages => self.messages = self.messages.saturating_add(1),
+            BusyReason::Memory => self.memory = self.memory.saturating_add(1),
+            BusyReason::Peers => self.peers = self.peers.saturating_add(1),
         }
     }
 }

@@ -90,7 +90,7 @@ impl Failure {
 
     /// Returns the content of the message that it travels as: the reason's number and the text.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(1 + self.text.len());
+        let mut bytes = Vec::with_capacity(self.text.len().saturating_add(1));
         bytes.push(self.reason.code());
         bytes.extend_from_slice(self.text.as_bytes());
         bytes

@@ -140,13 +140,13 @@ impl<'o> Writer<'o> {
     }
 
     pub(super) fn available(&self) -> usize {
-        self.out.len() - self.bytes
+        self.out.len().saturating_sub(self.bytes)
     }
 
     /// Writes a field. The caller has asked for capacity: what goes beyond it is
     /// left out rather than written elsewhere.
     pub(super) fn put(&mut self, field: &[u8]) {
-        let end = self.bytes + field.len();
+        let end = self.bytes.saturating_add(field.len());
         debug_assert!(end <= self.out.len(), "a body's least length is too small");
         if let Some(place) = self.out.get_mut(self.bytes..end) {
             place.copy_from_slice(field);
@@ -163,7 +163,7 @@ impl<'o> Writer<'o> {
     /// The next so many bytes, or those there are, for somebody else to write.
     pub(super) fn take(&mut self, bytes: usize) -> &mut [u8] {
         let start = self.bytes;
-        self.bytes = self.out.len().min(start + bytes);
+        self.bytes = self.out.len().min(start.saturating_add(bytes));
         &mut self.out[start..self.bytes]
     }
 

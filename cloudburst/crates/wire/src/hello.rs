@@ -24,7 +24,7 @@ const START_BYTES: usize = 4 + TOKEN_BYTES + GATE_BYTES;
 
 /// Bytes between header and body of a datagram with an offer of this pattern.
 pub const fn hello_bytes(pattern: Pattern) -> usize {
-    START_BYTES + pattern.offer_bytes()
+    START_BYTES.saturating_add(pattern.offer_bytes())
 }
 
 /// Code that only who knows the responder's public key, or the shared secret, can make: it costs a
@@ -111,7 +111,7 @@ impl<'d> Hello<'d> {
 /// Writes what stands between header and body around an offer.
 pub fn write_hello(clear: &Clear, gate: &Gate, offer: &[u8]) -> Box<[u8]> {
     let code = gate.code(clear, offer);
-    let mut bytes = Vec::with_capacity(START_BYTES + offer.len());
+    let mut bytes = Vec::with_capacity(START_BYTES.saturating_add(offer.len()));
     bytes.extend([clear.pattern as u8, clear.key_id, 0, 0]);
     bytes.extend(clear.token);
     bytes.extend(&code.as_bytes()[..GATE_BYTES]);

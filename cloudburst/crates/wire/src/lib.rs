@@ -33,6 +33,10 @@
 //! The caller that receives also asks the [`ReplayWindow`] of the header's path, before and after
 //! opening.
 
+// Its input is what anybody sends: nothing may overflow, whatever it is.
+// A test that does fails, as it should.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 mod answer;
 mod body;
 mod cipher;

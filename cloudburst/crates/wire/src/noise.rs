@@ -67,7 +67,7 @@ impl Pattern {
         let bytes = EPHEMERAL_BYTES + OFFER_PAYLOAD_BYTES + TAG_BYTES;
         match self {
             // The initiator's static key, encrypted.
-            Self::KeyPair => bytes + IDENTITY_BYTES + TAG_BYTES,
+            Self::KeyPair => bytes.saturating_add(IDENTITY_BYTES + TAG_BYTES),
             Self::SharedKey => bytes,
         }
     }

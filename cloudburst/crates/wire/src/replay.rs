@@ -40,7 +40,7 @@ impl ReplayWindow {
         if sequence > self.newest {
             return Ok(());
         }
-        if self.newest - sequence >= REPLAY_WINDOW {
+        if self.newest.saturating_sub(sequence) >= REPLAY_WINDOW {
             return Err(Replayed::TooOld);
         }
         if self.words[word(sequence)] & bit(sequence) != 0 {
@@ -71,9 +71,9 @@ impl ReplayWindow {
     /// Clears the words that come into use again.
     fn advance(&mut self, sequence: u64) {
         let first = self.newest / WORD_BITS;
-        let fresh = (sequence / WORD_BITS - first).min(WORDS);
-        for number in first..first + fresh {
-            self.words[((number + 1) % WORDS) as usize] = 0;
+        let fresh = (sequence / WORD_BITS).saturating_sub(first).min(WORDS);
+        for step in 1..=fresh {
+            self.words[(first.saturating_add(step) % WORDS) as usize] = 0;
         }
         self.newest = sequence;
     }

@@ -160,7 +160,7 @@ impl Sealer {
         let framing = self.framing();
         let start_bytes = framing.start_bytes();
         let no_room = BufferTooShort {
-            needed: start_bytes + reserved,
+            needed: start_bytes.saturating_add(reserved),
             available: out.len(),
         };
         let available = out.len().checked_sub(reserved).ok_or(no_room)?;
@@ -177,8 +177,9 @@ impl Sealer {
         out[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
         out[HEADER_BYTES..start_bytes].copy_from_slice(&self.prefix);
         let trailer_bytes = framing.trailer_bytes(written.kind().is_checked());
-        let end = start_bytes + written.bytes();
-        if out.len() < end + trailer_bytes {
+        let end = start_bytes.saturating_add(written.bytes());
+        let sealed_bytes = end.saturating_add(trailer_bytes);
+        if out.len() < sealed_bytes {
             return Err(no_room.into());
         }
         let (datagram, trailer) = out.split_at_mut(end);
@@ -190,7 +191,7 @@ impl Sealer {
             None if trailer_bytes > 0 => trailer[..CHECK_BYTES].copy_from_slice(&check(datagram)),
             None => {}
         }
-        Ok(end + trailer_bytes)
+        Ok(sealed_bytes)
     }
 }
 
@@ -237,7 +238,7 @@ impl Opener {
             return without_check(header.kind, datagram).ok_or(truncated)?;
         };
         let (start, rest) = datagram
-            .split_at_mut_checked(HEADER_BYTES + prefix_bytes)
+            .split_at_mut_checked(HEADER_BYTES.saturating_add(prefix_bytes))
             .ok_or(truncated)?;
         let (body, tag) = rest.split_last_chunk_mut().ok_or(truncated)?;
         if cipher.open(nonce(header), start, body, tag) {

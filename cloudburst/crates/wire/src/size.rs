@@ -43,7 +43,7 @@ impl Framing {
 
     /// Bytes before the body.
     pub(super) const fn start_bytes(self) -> usize {
-        HEADER_BYTES + self.prefix_bytes as usize
+        HEADER_BYTES.saturating_add(self.prefix_bytes as usize)
     }
 
     /// Bytes behind a body that is checked if it is not sealed.
@@ -59,7 +59,7 @@ impl Framing {
 /// Length of the datagram with a symbol of `symbol_bytes`: 44 bytes more, or 60
 /// if it is sealed with the keys of an association.
 pub const fn symbol_datagram_bytes(symbol_bytes: usize, framing: Framing) -> usize {
-    symbol_bytes + overhead(framing)
+    symbol_bytes.saturating_add(overhead(framing))
 }
 
 /// How long symbols can be in datagrams of `datagram_bytes`, or `None` if that
@@ -74,11 +74,17 @@ pub const fn symbol_bytes(datagram_bytes: usize, framing: Framing) -> Option<usi
 /// Length of the shortest datagram of an [`Query`](super::Query), [`Ping`](super::Ping) or token:
 /// 80 bytes, or 88 if it is sealed with the keys of an association.
 pub const fn question_datagram_bytes(framing: Framing) -> usize {
-    framing.start_bytes() + MIN_QUESTION_BYTES + framing.trailer_bytes(true)
+    let own = framing
+        .start_bytes()
+        .saturating_add(framing.trailer_bytes(true));
+    own.saturating_add(MIN_QUESTION_BYTES)
 }
 
 const fn overhead(framing: Framing) -> usize {
-    framing.start_bytes() + SYMBOL_OVERHEAD + framing.trailer_bytes(false)
+    let own = framing
+        .start_bytes()
+        .saturating_add(framing.trailer_bytes(false));
+    own.saturating_add(SYMBOL_OVERHEAD)
 }
 
 #[cfg(test)]

@@ -109,8 +109,9 @@ impl TokenMint {
     /// before, but not the other way: who learns one cannot make older tokens.
     fn rotate(&mut self, now_ns: u64) {
         let period = nanoseconds(SECRET_PERIOD);
-        let due = now_ns.saturating_sub(self.since_ns) / period;
-        self.since_ns += due * period;
+        let due = now_ns.saturating_sub(self.since_ns).checked_div(period);
+        let due = due.unwrap_or_default();
+        self.since_ns = self.since_ns.saturating_add(due.saturating_mul(period));
         // After two none of the old ones is left.
         for _ in 0..due.min(2) {
             let next = blake3::derive_key(CONTEXT, &self.secret);

@@ -55,7 +55,9 @@ impl AdaptiveController {
     fn calm_growth(&self) -> Option<f64> {
         let step = self.calm.checked_sub(CALM_ROUNDS)? / CALM_STEP;
         let is_empty = self.rounds.is_empty(self.datagram_time());
-        is_empty.then(|| CALM_GROWTH[CALM_GROWTH.len().min(step as usize + 1) - 1])
+        let [.., most] = CALM_GROWTH;
+        let growth = CALM_GROWTH.get(step as usize).copied();
+        is_empty.then_some(growth.unwrap_or(most))
     }
 
     /// Growth in a round trip, if others' queue has kept the window below what is its due.

@@ -80,7 +80,7 @@ impl AdaptiveController {
         if is_queue || self.rounds.has_met(8, Duration::ZERO) {
             let path = (self.datagram, self.round_trip);
             let until = now + self.cubic.recovery(self.window, path);
-            self.emptied = (until, self.rounds.number + EMPTIED_ROUNDS);
+            self.emptied = (until, self.rounds.number.saturating_add(EMPTIED_ROUNDS));
         }
         (self.calm, self.clean) = (0, 0);
     }

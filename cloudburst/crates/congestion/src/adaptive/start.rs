@@ -61,7 +61,7 @@ impl AdaptiveController {
         match self.start {
             Start::Beside => {
                 if let Some(baseline) = self.rounds.has_risen() {
-                    let until = number + CAREFUL_ROUNDS;
+                    let until = number.saturating_add(CAREFUL_ROUNDS);
                     self.start = Start::Careful { until, baseline };
                 }
             }
@@ -85,7 +85,7 @@ impl AdaptiveController {
             Start::Alone if has_stood && self.is_used() => {
                 self.start = Start::Doubt {
                     before: self.window,
-                    round: number + DOUBT_ROUNDS,
+                    round: number.saturating_add(DOUBT_ROUNDS),
                 };
                 // What got through in a round trip, if nothing stood in the queue.
                 let through = self.rounds.empty_share() * news.delivered_since as f64;
@@ -97,7 +97,7 @@ impl AdaptiveController {
                 if has_stood {
                     // What gets through stands in a queue still: it is others'.
                     self.window = before;
-                    let until = number + CAREFUL_ROUNDS;
+                    let until = number.saturating_add(CAREFUL_ROUNDS);
                     let baseline = Duration::ZERO;
                     self.start = Start::Careful { until, baseline };
                 } else {

@@ -60,10 +60,8 @@ impl FourTuple {
         let diagonals = 0..remotes.len();
         diagonals
             .flat_map(|shift| {
-                let at = move |index: usize| remotes[(index + shift) % remotes.len()];
-                (0..)
-                    .zip(sockets.clone())
-                    .map(move |(index, socket)| (socket, at(index)))
+                let turned = remotes.iter().copied().cycle().skip(shift);
+                sockets.clone().zip(turned)
             })
             .filter(|&(socket, remote)| reaches(socket, remote))
             .map(|(socket, remote)| Self::new(socket, remote))

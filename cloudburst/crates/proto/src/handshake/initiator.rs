@@ -12,7 +12,7 @@ use crate::{
         PublicKey, SECRET_BYTES, TOKEN_BYTES, write_hello,
     },
     sender::Sender,
-    statistics::Refusals,
+    statistics::{Refusals, tally},
     time::Time,
 };
 
@@ -64,7 +64,7 @@ impl Handshake {
         if !associations.has_fresh_offer(now) {
             self.make_offer(now, id, None, sender);
         }
-        let pause = (ack_timeout * 2).max(OFFER_PAUSE);
+        let pause = ack_timeout.saturating_mul(2).max(OFFER_PAUSE);
         let session = self.sessions.get_mut(id);
         let Some(pending) = session.and_then(|it| it.associations.pending.as_mut()) else {
             return false;
@@ -153,7 +153,7 @@ impl Handshake {
         let Ok(Ok(Body::Challenge(challenge))) =
             opened.map(|body| Body::parse(header.kind, body, header.session))
         else {
-            refused.malformed += 1;
+            tally(&mut refused.malformed, 1);
             return None;
         };
         let index = header.session;
@@ -163,7 +163,7 @@ impl Handshake {
         };
         match peer {
             Some(peer) => self.make_offer(now, peer, Some((index, challenge.token)), sender),
-            None => refused.unexpected += 1,
+            None => tally(&mut refused.unexpected, 1),
         }
         peer
     }
@@ -216,7 +216,8 @@ impl Handshake {
             self.unbind(forgotten);
         }
         // Its clock may be faster than ours.
-        let uptime_us = acceptance.uptime_us - acceptance.uptime_us / CLOCK_ERROR;
+        let uptime_us = acceptance.uptime_us;
+        let uptime_us = uptime_us.saturating_sub(uptime_us / CLOCK_ERROR);
         Some(Restarted {
             was_known: before.is_some(),
             started: now - Duration::from_micros(uptime_us),
@@ -247,6 +248,6 @@ fn initiating<'k>(
             let credentials = Credentials::SharedKey(secret);
             Some((Pattern::SharedKey, key.id().get(), credentials))
         }
-        Security::Unprotected => None,
+        _ => None,
     }
 }

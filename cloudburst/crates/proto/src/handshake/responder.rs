@@ -16,7 +16,7 @@ use crate::{
         Acceptance, Clear, Credentials, EPHEMERAL_BYTES, Form, Gate, Header, Hello, NOBODY_BEFORE,
         Opener, Pattern, PublicKey, Responder, Sealer, TOKEN_BYTES, TokenMint, hello_bytes,
     },
-    statistics::Refusals,
+    statistics::{Refusals, tally},
     time::Time,
 };
 
@@ -124,16 +124,16 @@ impl Handshake {
         refused: &mut Refusals,
     ) -> Judged<'d> {
         let Ok(hello) = Hello::parse(header, datagram) else {
-            refused.malformed += 1;
+            tally(&mut refused.malformed, 1);
             return Judged::Refused;
         };
         let clear = hello.clear;
         let Some((gate, credentials)) = responding(&self.security, &clear) else {
-            refused.unknown_key += 1;
+            tally(&mut refused.unknown_key, 1);
             return Judged::Mismatch(KeyMismatch::Kind);
         };
         if !hello.passes(&gate) {
-            refused.not_authentic += 1;
+            tally(&mut refused.not_authentic, 1);
             return Judged::Mismatch(KeyMismatch::OtherKey);
         }
         let has_token = hello.has_token();
@@ -143,28 +143,28 @@ impl Handshake {
                 .tokens
                 .verify(now.as_nanos(), ip, clear.index, &clear.token);
             if verified.is_err() {
-                refused.bad_token += 1;
+                tally(&mut refused.bad_token, 1);
                 return Judged::NeedsToken;
             }
             if !self.offer_budgets.take_with_token(now, ip) {
-                refused.answers_capped += 1;
+                tally(&mut refused.answers_capped, 1);
                 return Judged::Refused;
             }
         } else if needs_token || !self.offer_budgets.without_token.take(now) {
-            refused.not_validated += 1;
+            tally(&mut refused.not_validated, 1);
             return Judged::NeedsToken;
         }
         let ephemeral = self.secrets.draw();
         let read = Responder::read(credentials, &clear, ephemeral, hello.offer);
         let (Ok((responder, offer, key)), Some(ephemeral)) = (read, hello.ephemeral().copied())
         else {
-            refused.not_authentic += 1;
+            tally(&mut refused.not_authentic, 1);
             return Judged::Refused;
         };
         if let Security::KeyPair(identity) = &self.security
             && !key.is_some_and(|key| identity.allowed.contains(&key))
         {
-            refused.not_allowed += 1;
+            tally(&mut refused.not_allowed, 1);
             let mismatch = key.map(KeyMismatch::NotListed);
             return mismatch.map_or(Judged::Refused, Judged::Mismatch);
         }
@@ -174,11 +174,11 @@ impl Handshake {
         {
             Freshness::Fresh => {}
             Freshness::Doubtful => {
-                refused.not_validated += 1;
+                tally(&mut refused.not_validated, 1);
                 return Judged::NeedsToken;
             }
             Freshness::Replayed => {
-                refused.replayed += 1;
+                tally(&mut refused.replayed, 1);
                 return Judged::Refused;
             }
         }
@@ -187,7 +187,7 @@ impl Handshake {
         let known = known.and_then(|id| self.sessions.get(*id));
         let is_of_another = known.is_some_and(|known| known.is_ours || known.key != key);
         if is_of_another || self.by_own_session.contains_key(&offer.conversation) {
-            refused.unexpected += 1;
+            tally(&mut refused.unexpected, 1);
             return Judged::Refused;
         }
         let most_age = if has_token {
@@ -212,7 +212,7 @@ impl Handshake {
         match early.open_behind(hello_bytes(clear.pattern), header, datagram) {
             Ok(body) => Judged::Candidate(Box::new(candidate(early)), body),
             Err(_) => {
-                refused.not_authentic += 1;
+                tally(&mut refused.not_authentic, 1);
                 Judged::Refused
             }
         }

@@ -173,5 +173,7 @@ fn is_still_good(security: &Security, session: &Session) -> bool {
         }
         Security::SharedKeys(keys) => keys.get(session.key_id).is_some(),
         Security::Unprotected => true,
+        // Another kind, unless it is dealt with here, keeps nobody.
+        _ => false,
     }
 }

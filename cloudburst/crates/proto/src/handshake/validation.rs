@@ -13,7 +13,7 @@ use crate::{
     control::SourceDatagram,
     event::PeerId,
     packet::{TOKEN_BYTES, TokenBody},
-    statistics::Refusals,
+    statistics::{Refusals, release, tally},
     time::Time,
 };
 
@@ -52,7 +52,7 @@ impl Handshake {
         refused: &mut Refusals,
     ) -> Option<PeerId> {
         if !self.is_token_good(now, source, body) {
-            refused.bad_token += 1;
+            tally(&mut refused.bad_token, 1);
             return None;
         }
         if self.is_unprotected() {
@@ -69,7 +69,8 @@ impl Handshake {
         remote: SocketAddr,
     ) -> Option<PeerId> {
         let peer = self.sessions.get_mut(id)?;
-        self.unvalidated -= usize::from(!core::mem::replace(&mut peer.is_validated, true));
+        let is_new = !core::mem::replace(&mut peer.is_validated, true);
+        release(&mut self.unvalidated, usize::from(is_new));
         if peer.plain.is_none() && !peer.is_ours {
             peer.remotes.validate(now, remote);
         }
@@ -163,13 +164,13 @@ impl Handshake {
         let sealed = peer.and_then(|id| self.sessions.get_mut(id));
         let sealed = sealed.filter(|peer| peer.plain.is_none() && !peer.is_ours);
         if sealed.is_some_and(|peer| !peer.remotes.take(now, remote, bytes)) {
-            refused.amplification_capped += 1;
+            tally(&mut refused.amplification_capped, 1);
             return false;
         }
         match self.addresses.answer(now, remote.ip(), bytes) {
             Verdict::Go => return true,
-            Verdict::Capped => refused.answers_capped += 1,
-            Verdict::Amplifies => refused.amplification_capped += 1,
+            Verdict::Capped => tally(&mut refused.answers_capped, 1),
+            Verdict::Amplifies => tally(&mut refused.amplification_capped, 1),
         }
         false
     }

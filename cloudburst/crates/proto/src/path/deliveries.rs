@@ -1,8 +1,5 @@
 //! Deliveries of one path: what the peer reports of the datagrams that were sent by it.
 
-// Peers report what it is fed: nothing may overflow, whatever they say.
-#![deny(clippy::arithmetic_side_effects)]
-
 use core::time::Duration;
 
 use super::{Path, remembered_at};

@@ -11,7 +11,7 @@ use crate::{
     packet::{Framing, question_datagram_bytes},
     path::{Path, PathProbe},
     paths::MAX_PATHS,
-    statistics::TransportStatistics,
+    statistics::{TransportStatistics, tally},
     time::Time,
 };
 
@@ -66,7 +66,7 @@ impl PathManager {
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
-        let mtu_probe = (self.datagrams.most + HEADER_BYTES) as f64;
+        let mtu_probe = self.datagrams.most.saturating_add(HEADER_BYTES) as f64;
         let pause = Duration::try_from_secs_f64(mtu_probe / (MTU_PROBES_SHARE * bytes_per_s));
         peer.mtu_probe_pause = pause.map_or(MOST_MTU_PAUSE, |pause| pause.min(MOST_MTU_PAUSE));
         let probes = peer.paths.live().count() as f64 * REFRESH_BYTES;
@@ -94,7 +94,7 @@ impl PathManager {
     ) -> (impl Iterator<Item = PathPing> + use<>, bool) {
         let probes = self.probe(now, id, &mut statistics.paths_died);
         let replaced = self.replace_failed(now, id, events);
-        statistics.paths_replaced += replaced;
+        tally(&mut statistics.paths_replaced, replaced);
         let detector = is_quiet.then(|| self.detect_shared_bottlenecks(now, id));
         let detector = detector.into_iter().flatten();
         (probes.into_iter().flatten().chain(detector), replaced > 0)
@@ -120,7 +120,7 @@ impl PathManager {
         let mut confirmed = false;
         for (path, ping) in peer.paths.iter_mut().zip(&mut pings) {
             let was_good = path.is_good();
-            *died += u64::from(path.judge(now, silence, answered));
+            tally(died, path.judge(now, silence, answered).into());
             confirmed |= path.confirm_suspicion(now);
             if was_good && !path.is_good() {
                 let change = path_health(id, path.four_tuple, Health::Dead);

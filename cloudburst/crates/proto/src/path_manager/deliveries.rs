@@ -104,13 +104,14 @@ impl PeerPaths {
         news.lost = news.lost.saturating_add(report.lost);
         let resolved = report.resolved;
         let lost = f64::from(report.lost) / f64::from(report.sent.max(1));
-        self.delivered += (resolved.bytes as f64 * (1.0 - lost)) as u64;
-        news.resolved_bytes += resolved.bytes;
+        let delivered = (resolved.bytes as f64 * (1.0 - lost)) as u64;
+        self.delivered = self.delivered.saturating_add(delivered);
+        news.resolved_bytes = news.resolved_bytes.saturating_add(resolved.bytes);
         if let Some((sent_at, delivered)) = resolved.newest
             && news.newest_sent_at.is_none_or(|newest| newest <= sent_at)
         {
             news.newest_sent_at = Some(sent_at);
-            news.delivered_since = self.delivered - delivered;
+            news.delivered_since = self.delivered.saturating_sub(delivered);
         }
     }
 }

@@ -48,14 +48,14 @@ impl PathManager {
             return 0;
         };
         let silence = peer.silence();
-        let mut replaced = 0;
+        let mut replaced = 0_u64;
         for index in 0..peer.paths.iter().count() {
             let from = peer.paths.get(index).four_tuple;
             if !peer.paths.get(index).has_failed(now, silence) || !peer.replacements.take(now) {
                 continue;
             }
             if let Some(to) = peer.paths.replace_by_standby(now, index, &self.datagrams) {
-                replaced += 1;
+                replaced = replaced.saturating_add(1);
                 events.push_back(Event::PathReplaced { peer: id, from, to });
             }
         }
@@ -85,7 +85,7 @@ impl PathManager {
                 return;
             };
             let (all, bad, elsewhere) = peer.paths.count_over_socket(now, socket, silence);
-            if 2 * bad < all || !elsewhere {
+            if bad < all.div_ceil(2) || !elsewhere {
                 continue;
             }
             if self.is_needed(socket, id) {

@@ -228,10 +228,6 @@ impl Paths {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::arithmetic_side_effects,
-    reason = "a test that overflows fails, as it should"
-)]
 mod tests {
     use std::collections::HashSet;
 

@@ -6,7 +6,7 @@ use crate::{
     outgoing::Outgoing,
     packet::{Outcome, Stop},
     path_manager::RETURN_WITHIN,
-    statistics::TransportStatistics,
+    statistics::{TransportStatistics, release, tally, untally},
     time::Time,
 };
 
@@ -32,7 +32,7 @@ impl Sender {
         }
         if self.messages.get(&id).is_some_and(Outgoing::is_unsent) {
             // It means another message: without keys, accidents get as far as here.
-            statistics.refused.unexpected += 1;
+            tally(&mut statistics.refused.unexpected, 1);
             return None;
         }
         let outgoing = self.forget(id, statistics)?;
@@ -42,11 +42,14 @@ impl Sender {
             needed => needed,
         };
         let receipt = outgoing.receipt(now, needed);
-        statistics.messages_delivered += 1;
-        statistics.stops_received += 1;
-        statistics.symbols_delivered += u64::from(receipt.symbols);
-        statistics.symbols_sent += u64::from(receipt.sent);
-        statistics.symbols_needed += u64::from(needed);
+        tally(&mut statistics.messages_delivered, 1);
+        tally(&mut statistics.stops_received, 1);
+        tally(
+            &mut statistics.symbols_delivered,
+            u64::from(receipt.symbols),
+        );
+        tally(&mut statistics.symbols_sent, u64::from(receipt.sent));
+        tally(&mut statistics.symbols_needed, u64::from(needed));
         if let Some(outbox) = self.peers.get_mut(peer) {
             outbox.has_taken_any = true;
         }
@@ -183,7 +186,7 @@ impl Sender {
             self.cancellations.add(id);
         }
         let failure = outgoing.failure(reason);
-        statistics.messages_undelivered += 1;
+        tally(&mut statistics.messages_undelivered, 1);
         self.buffers.give(outgoing.into_memory());
         Some(Event::Undelivered { id, failure })
     }
@@ -192,10 +195,10 @@ impl Sender {
     fn forget(&mut self, id: SendId, statistics: &mut TransportStatistics) -> Option<Outgoing> {
         let outgoing = self.messages.remove(&id)?;
         if let Some(outbox) = self.peers.get_mut(id.peer) {
-            outbox.messages -= 1;
+            release(&mut outbox.messages, 1);
         }
-        statistics.outgoing_now -= 1;
-        statistics.outgoing_bytes_now -= outgoing.bytes() as u64;
+        untally(&mut statistics.outgoing_now, 1);
+        untally(&mut statistics.outgoing_bytes_now, outgoing.bytes() as u64);
         Some(outgoing)
     }
 }
