@@ -181,7 +181,7 @@ impl Writer<'_> {
             u64::from(matches!(question, Question::Query { .. })),
         );
         let bytes = written.ok()?;
-        self.handshake.sent(id, remote, bytes);
+        self.handshake.sent(now, id, remote, bytes);
         self.outbound.scheduler.sent_unpaced(now, bytes);
         Some(self.sent(four_tuple, bytes, bytes))
     }
@@ -281,7 +281,7 @@ impl Writer<'_> {
             .sender
             .sent(now, id, sent, round_trip, self.timers);
         self.outbound.scheduler.sent(now, peer, at);
-        self.handshake.sent(peer, path.four_tuple.remote, at);
+        self.handshake.sent(now, peer, path.four_tuple.remote, at);
         self.handshake.asked(now, peer, count);
         Ok(Some(self.sent(path.four_tuple, at, datagram_bytes)))
     }

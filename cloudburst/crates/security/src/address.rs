@@ -101,7 +101,7 @@ impl Addresses {
     fn is_valid(&self, now: Time, ip: IpAddr) -> bool {
         self.known
             .get(&ip)
-            .is_some_and(|address| address.valid_until > now)
+            .is_some_and(|address| address.is_valid(now))
     }
 
     /// Lifts the limit for an hour: a token was shown from there, or we chose it ourselves.
@@ -134,7 +134,7 @@ impl Addresses {
     pub fn credit(&self, now: Time, ip: IpAddr) -> u64 {
         match self.known.get(&ip) {
             None => 0,
-            Some(address) if address.valid_until > now => u64::MAX,
+            Some(address) if address.is_valid(now) => u64::MAX,
             Some(address) => address
                 .received
                 .saturating_mul(AMPLIFICATION)
@@ -144,10 +144,11 @@ impl Addresses {
 
     /// Counts what was sent there because of what came from there. What our user sends to a peer
     /// of its own choice does not count: two that send to each other at once would both have
-    /// used up what they may answer with.
-    pub fn sent(&mut self, ip: IpAddr, bytes: usize) {
+    /// used up what they may answer with. What is sent while the address is valid does not, either:
+    /// once that has lapsed nothing could be asked there.
+    pub fn sent(&mut self, now: Time, ip: IpAddr, bytes: usize) {
         if let Some(address) = self.known.get_mut(&ip) {
-            address.sent = address.sent.saturating_add(bytes as u64);
+            address.sent(now, bytes);
         }
     }
 
@@ -167,8 +168,20 @@ impl Addresses {
             return Verdict::Capped;
         }
         address.answers -= 1.0;
-        address.sent = address.sent.saturating_add(bytes as u64);
+        address.sent(now, bytes);
         Verdict::Go
+    }
+}
+
+impl Address {
+    fn is_valid(&self, now: Time) -> bool {
+        self.valid_until > now
+    }
+
+    fn sent(&mut self, now: Time, bytes: usize) {
+        if !self.is_valid(now) {
+            self.sent = self.sent.saturating_add(bytes as u64);
+        }
     }
 }
 
@@ -189,6 +202,18 @@ mod tests {
         addresses.validate(Time::ZERO, IP);
         assert_eq!(addresses.credit(Time::ZERO, IP), u64::MAX);
         assert_eq!(addresses.credit(Time::ZERO + VALID_FOR, IP), 0);
+    }
+
+    #[test]
+    fn what_was_sent_to_a_valid_address_is_no_debt_of_it_later() {
+        let mut addresses = Addresses::new(10, 1_000, 1);
+        addresses.received(Time::ZERO, IP, 100);
+        addresses.validate(Time::ZERO, IP);
+        addresses.sent(Time::ZERO, IP, 1_000_000);
+        assert_eq!(addresses.answer(Time::ZERO, IP, 1_000_000), Verdict::Go);
+        let lapsed = Time::ZERO + VALID_FOR;
+        assert_eq!(addresses.answer(lapsed, IP, 300), Verdict::Go);
+        assert_eq!(addresses.answer(lapsed, IP, 1), Verdict::Amplifies);
     }
 
     #[test]

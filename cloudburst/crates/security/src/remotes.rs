@@ -112,14 +112,17 @@ impl Remotes {
     pub fn take(&mut self, now: Time, address: SocketAddr, bytes: usize) -> bool {
         let may_go = self.credit(now, address) >= bytes as u64;
         if may_go {
-            self.sent(address, bytes);
+            self.sent(now, address, bytes);
         }
         may_go
     }
 
-    /// Counts what was sent there.
-    pub fn sent(&mut self, address: SocketAddr, bytes: usize) {
-        if let Some(index) = self.position(address) {
+    /// Counts what was sent there, unless it was valid: a peer that was sent much could be asked for nothing
+    /// once that has lapsed.
+    pub fn sent(&mut self, now: Time, address: SocketAddr, bytes: usize) {
+        if let Some(index) = self.position(address)
+            && !self.0[index].is_valid(now)
+        {
             let remote = &mut self.0[index];
             remote.sent = remote.sent.saturating_add(bytes as u64);
         }
@@ -145,12 +148,24 @@ mod tests {
         let mut remotes = Remotes::default();
         assert_eq!(remotes.credit(Time::ZERO, address(1)), 0);
         remotes.received(Time::ZERO, address(1), 100);
-        remotes.sent(address(1), 250);
+        remotes.sent(Time::ZERO, address(1), 250);
         assert_eq!(remotes.credit(Time::ZERO, address(1)), 50);
         remotes.validate(Time::ZERO, address(1));
         assert_eq!(remotes.credit(Time::ZERO, address(1)), u64::MAX);
         // Another port may be another host, behind a translator of addresses.
         assert_eq!(remotes.credit(Time::ZERO, address(2)), 0);
+    }
+
+    #[test]
+    fn what_was_sent_to_a_valid_address_is_no_debt_of_it_later() {
+        let mut remotes = Remotes::default();
+        remotes.received(Time::ZERO, address(1), 100);
+        remotes.validate(Time::ZERO, address(1));
+        remotes.sent(Time::ZERO, address(1), 1_000_000);
+        assert!(remotes.take(Time::ZERO, address(1), 1_000_000));
+        let lapsed = Time::ZERO + VALID_FOR;
+        assert!(remotes.take(lapsed, address(1), 300));
+        assert!(!remotes.take(lapsed, address(1), 1));
     }
 
     #[test]

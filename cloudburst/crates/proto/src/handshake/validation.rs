@@ -145,11 +145,11 @@ impl Handshake {
     }
 
     /// Something was sent to a peer that did not ask for it.
-    pub(crate) fn sent(&mut self, id: PeerId, remote: SocketAddr, bytes: usize) {
+    pub(crate) fn sent(&mut self, now: Time, id: PeerId, remote: SocketAddr, bytes: usize) {
         match self.sessions.get_mut(id) {
             Some(peer) if peer.is_ours => {}
-            Some(peer) if peer.plain.is_none() => peer.remotes.sent(remote, bytes),
-            _ => self.addresses.sent(remote.ip(), bytes),
+            Some(peer) if peer.plain.is_none() => peer.remotes.sent(now, remote, bytes),
+            _ => self.addresses.sent(now, remote.ip(), bytes),
         }
     }
 
