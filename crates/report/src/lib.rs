@@ -1,5 +1,5 @@
 //! Reports of measurements: [summary statistics](Summary) of samples, [confidence
-//! intervals](Estimate), [tables](Table), [plots](Plot) and [bars](Bars) as SVG, and [pages](Page) that hold all of
+//! intervals](Estimate), [medians with bounds](Median), [tables](Table), [plots](Plot) and [bars](Bars) as SVG, and [pages](Page) that hold all of
 //! it in one HTML file without references to anything outside.
 //!
 //! Colours come from the page's style sheet, so plots and tables follow the reader's light or dark
@@ -21,6 +21,7 @@
 mod bars;
 mod colours;
 mod estimate;
+mod median;
 mod page;
 mod plot;
 mod scale;
@@ -31,6 +32,7 @@ pub use self::{
     bars::Bars,
     colours::COLOURS as STYLE_SHEET,
     estimate::Estimate,
+    median::Median,
     page::Page,
     plot::{Axis, Plot, Series},
     summary::Summary,

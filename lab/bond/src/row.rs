@@ -1,6 +1,6 @@
 //! What is written down: a row for each run, and what the runs of a scheme in a cell come to together.
 
-use flow_report::{Summary, Table};
+use flow_report::{Median, Table};
 use flow_testbed::parallel::Direction;
 use serde::{Deserialize, Serialize};
 
@@ -86,39 +86,6 @@ impl Row {
             && self.direction == cell.direction
             && self.loss == cell.loss()
             && self.jitter_ms == cell.jitter_ms
-    }
-}
-
-/// The median of a figure over the seeds, with the least and the greatest.
-///
-/// Those bound the true median with a probability of 1 - 2^(1-n) for n seeds: 94 % for five, 75 % for three.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Median {
-    pub(crate) median: f64,
-    pub(crate) least: f64,
-    pub(crate) greatest: f64,
-}
-
-impl Median {
-    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let summary = Summary::new(values);
-        (summary.count() > 0).then(|| Self {
-            median: summary.median(),
-            least: summary.percentile(0.0),
-            greatest: summary.percentile(100.0),
-        })
-    }
-
-    fn to_text(self, digits: usize) -> String {
-        let Self {
-            median,
-            least,
-            greatest,
-        } = self;
-        if least == greatest {
-            return format!("{median:.digits$}");
-        }
-        format!("{median:.digits$} [{least:.digits$}, {greatest:.digits$}]")
     }
 }
 
@@ -235,17 +202,6 @@ pub(crate) mod tests {
             (&"down".into(), &3.into())
         );
         assert_eq!((&json["flows"], &json["jitter_ms"]), (&4.into(), &1.into()));
-    }
-
-    #[test]
-    fn median_has_its_bounds_beside_it() {
-        let median = Median::of([3.0, 1.0, 10.0]).expect("three values");
-        assert_eq!(median.to_text(1), "3.0 [1.0, 10.0]");
-        assert_eq!(
-            Median::of([2.0]).map(|it| it.to_text(1)).as_deref(),
-            Some("2.0")
-        );
-        assert_eq!(Median::of([]), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::{
     rig::{Rig, RigOptions},
     scenario::Scenario,
     scheme::Scheme,
+    summary::{self, Row},
     workload::Workload,
 };
 
@@ -38,6 +39,8 @@ pub struct Round {
     pub scenario: Scenario,
     /// Name of the scheme.
     pub scheme: &'static str,
+    /// Seed of the arrivals.
+    pub seed: u64,
     /// Result of the measurement.
     pub measurement: Measurement,
 }
@@ -64,12 +67,8 @@ impl Campaign {
     /// # Errors
     /// When a rig cannot be built or does not what it should, when nothing could be measured, or
     /// after `cancel`.
-    pub fn run(
-        &self,
-        observer: &mut dyn Observer,
-        cancel: &CancellationToken,
-    ) -> Result<Vec<Round>> {
-        let mut rounds = Vec::with_capacity(self.count());
+    pub fn run(&self, observer: &mut dyn Observer, cancel: &CancellationToken) -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
         for rtt in &self.rtts {
             let options = RigOptions {
                 rate_mbit: self.rate_mbit,
@@ -103,12 +102,16 @@ impl Campaign {
                             bail!("cancelled");
                         }
                         match measured {
-                            Ok(measurement) => rounds.push(Round {
-                                rtt: *rtt,
-                                scenario,
-                                scheme: scheme_name,
-                                measurement,
-                            }),
+                            Ok(measurement) => {
+                                let round = Round {
+                                    rtt: *rtt,
+                                    scenario,
+                                    scheme: scheme_name,
+                                    seed: *seed,
+                                    measurement,
+                                };
+                                rows.extend(summary::rows(&round, &self.workload.sizes));
+                            }
                             Err(error) => observer.fails(&error),
                         }
                         observer.ends();
@@ -116,10 +119,10 @@ impl Campaign {
                 }
             }
         }
-        if rounds.is_empty() {
+        if rows.is_empty() {
             bail!("nothing could be measured");
         }
-        Ok(rounds)
+        Ok(rows)
     }
 }
 

@@ -12,7 +12,6 @@ use msgbench::{
     campaign::{Campaign, Observer},
     output,
     rig::Rig,
-    summary,
 };
 use tokio::{runtime, signal};
 use tokio_util::sync::CancellationToken;
@@ -45,11 +44,10 @@ fn run(arguments: &Arguments, cancel: &CancellationToken) -> Result<ExitCode> {
     cancel_on_interrupt(cancel)?;
 
     let mut progress = Progress::new(&campaign);
-    let rounds = campaign.run(&mut progress, cancel)?;
+    let rows = campaign.run(&mut progress, cancel)?;
     progress.bar.finish_and_clear();
 
-    let rows = summary::rows(&rounds, &campaign.workload.sizes);
-    let page = output::write(&arguments.out, &rows, &rounds, &about(&campaign));
+    let page = output::write(&arguments.out, &rows, &about(&campaign));
     let page =
         page.with_context(|| format!("cannot write the plots into {}", arguments.out.display()))?;
     if arguments.json {

@@ -64,11 +64,34 @@ pub struct Measurement {
     pub messages: Vec<Message>,
     /// CPU time of all servers.
     pub server_cpu: Duration,
-    /// Bytes that the paths have carried from servers to client, headers, repair and acknowledgements
-    /// included; `None` where bulk transfers add theirs.
-    pub wire_bytes: Option<u64>,
+    /// Bytes that messages have put on the paths.
+    pub wire: WireBytes,
     /// Goodput of bulk transfers, if there were any.
     pub bulk_mbit_per_s: Option<f64>,
+}
+
+/// Bytes that messages have put on the paths, headers, repair and acknowledgements included, as the
+/// paths' far ends count them; [`Rig::message_traffic`] says how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WireBytes {
+    /// From clients to servers.
+    pub to_server: u64,
+    /// From servers to clients.
+    pub to_client: u64,
+}
+
+impl WireBytes {
+    /// Returns the bytes of both directions together.
+    pub fn both(self) -> u64 {
+        self.to_server + self.to_client
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            to_server: self.to_server - before.to_server,
+            to_client: self.to_client - before.to_client,
+        }
+    }
 }
 
 /// The result of one message.
@@ -136,9 +159,7 @@ impl Cell<'_> {
         Ok(Measurement {
             messages,
             server_cpu: after.server_cpu.saturating_sub(before.server_cpu),
-            wire_bytes: bulk
-                .is_none()
-                .then_some(after.wire_bytes - before.wire_bytes),
+            wire: after.wire.since(before.wire),
             bulk_mbit_per_s: bulk.map(|_| bulk_bytes as f64 * 8.0 / 1e6 / seconds),
         })
     }
@@ -158,11 +179,15 @@ impl Cell<'_> {
         for server in servers {
             server_cpu += server.cpu_time().await?;
         }
-        let carried = self.rig.carried(Direction::ToClient)?;
+        let traffic = |direction| self.rig.message_traffic(direction);
+        let wire = WireBytes {
+            to_server: traffic(Direction::ToServer)?.bytes,
+            to_client: traffic(Direction::ToClient)?.bytes,
+        };
         Ok(State {
             at: Instant::now(),
             server_cpu,
-            wire_bytes: carried.iter().map(|it| it.bytes).sum(),
+            wire,
             bulk_bytes: bulk.map_or(0, Bulk::received_bytes),
         })
     }
@@ -172,7 +197,7 @@ impl Cell<'_> {
 struct State {
     at: Instant,
     server_cpu: Duration,
-    wire_bytes: u64,
+    wire: WireBytes,
     bulk_bytes: u64,
 }
 

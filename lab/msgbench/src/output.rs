@@ -5,12 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flow_report::{Axis, Page, Plot, Series, Summary, Table};
+use flow_report::{Axis, Median, Page, Plot, Series, Summary, Table};
 
 use crate::{
-    campaign::Round,
     scenario::Scenario,
-    summary::{Key, Row, completions, keys, of},
+    summary::{Row, by_seed, median},
 };
 
 /// Points of a cumulative distribution.
@@ -37,19 +36,20 @@ pub fn tables(rows: &[Row]) -> Vec<(String, Table)> {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn write(directory: &Path, rows: &[Row], rounds: &[Round], about: &str) -> io::Result<PathBuf> {
+pub fn write(directory: &Path, rows: &[Row], about: &str) -> io::Result<PathBuf> {
     fs::create_dir_all(directory)?;
     let mut page = Page::new("Small messages over several paths").text(about).note(
         "Times run from when a request was due to the last byte of its answer. A message that had \
          not arrived after 5 s counts as one that took 5 s, and as a failure. CPU time is the \
-         server's, over messages of all sizes.",
+         server's, and bytes are those on the paths in both directions, over messages of all sizes. Figures \
+         are medians over the seeds, with the least and the greatest; max is the greatest, counts are sums.",
     );
     for group in groups(rows) {
         let tail = group.tail_plot();
         fs::write(directory.join(group.file("p99")), tail.to_svg())?;
         page = page.heading(&group.title()).plot(&tail);
         for size in group.sizes() {
-            let curves = group.distribution_plot(rounds, size);
+            let curves = group.distribution_plot(size);
             let file = group.file(&format!("cdf-{}kB", kilobytes(size)));
             fs::write(directory.join(file), curves.to_svg())?;
             page = page.plot(&curves);
@@ -90,10 +90,20 @@ impl Group<'_> {
     }
 
     /// Returns the schemes in the order in which they come up.
-    fn schemes(&self) -> Vec<&'static str> {
-        let mut schemes: Vec<_> = self.rows.iter().map(|row| row.scheme).collect();
-        schemes.dedup();
+    fn schemes(&self) -> Vec<&str> {
+        let mut schemes: Vec<&str> = Vec::new();
+        for row in &self.rows {
+            if !schemes.contains(&row.scheme.as_str()) {
+                schemes.push(&row.scheme);
+            }
+        }
         schemes
+    }
+
+    /// Returns the rows of a scheme and a size, one for each seed.
+    fn of(&self, scheme: &str, size: u32) -> impl Iterator<Item = &Row> {
+        let rows = self.rows.iter().copied();
+        rows.filter(move |row| row.scheme == scheme && row.size == size)
     }
 
     fn sizes(&self) -> Vec<u32> {
@@ -117,24 +127,11 @@ impl Group<'_> {
             "needed/n",
             "CPU us",
             "wire/byte",
+            "bytes/message",
             "bulk Mbit/s",
         ]);
-        for row in &self.rows {
-            table.row([
-                row.scheme.to_owned(),
-                kilobytes(row.size),
-                row.messages.to_string(),
-                row.failures.to_string(),
-                ms(row.mean_us),
-                ms(row.p50_us),
-                ms(row.p99_us),
-                ms(row.max_us),
-                optional(row.sent_per_n, 2),
-                optional(row.needed_per_n, 2),
-                number(row.cpu_us_per_message, 0),
-                optional(row.wire_bytes_per_byte, 2),
-                optional(row.bulk_mbit_per_s, 0),
-            ]);
+        for rows in by_seed(self.rows.iter().copied()) {
+            table.row(line(&rows));
         }
         table
     }
@@ -146,43 +143,59 @@ impl Group<'_> {
             Axis::log("completion time, ms"),
         );
         for scheme in self.schemes() {
-            let rows = self.rows.iter().filter(|row| row.scheme == scheme);
-            let points = rows.map(|row| (f64::from(row.size) / 1e3, row.p99_us / 1e3));
+            let points = self.sizes().into_iter().filter_map(|size| {
+                let p99 = Median::of(self.of(scheme, size).map(|it| it.p99_us / 1e3))?;
+                Some((f64::from(size) / 1e3, p99.median))
+            });
             plot = plot.with(Series::line(scheme, points.collect()));
         }
         plot
     }
 
     /// Plots the empirical distribution (CDF) of completion times, all seeds together.
-    fn distribution_plot(&self, rounds: &[Round], size: u32) -> Plot {
+    fn distribution_plot(&self, size: u32) -> Plot {
         let mut plot = Plot::new(
             format!("{} kB ({})", kilobytes(size), self.title()),
             Axis::log("completion time, ms"),
             Axis::linear("share of messages").range(0.0, 1.0),
         );
-        for key in keys(rounds).into_iter().filter(|key| self.holds(key)) {
-            let times = of(rounds, key).flat_map(|round| completions(round, size));
+        for scheme in self.schemes() {
+            let times = self.of(scheme, size).flat_map(|it| &it.completions_us);
             let summary = Summary::new(times.map(|us| us / 1e3));
-            plot = plot.with(Series::steps(key.scheme, summary.cumulative(CURVE_POINTS)));
+            plot = plot.with(Series::steps(scheme, summary.cumulative(CURVE_POINTS)));
         }
         plot
     }
+}
 
-    fn holds(&self, key: &Key) -> bool {
-        key.scenario == self.scenario && key.rtt.as_secs_f64() * 1e3 == self.rtt_ms
-    }
+/// The line of rows that differ by their seed alone.
+fn line(rows: &[&Row]) -> [String; 14] {
+    let sum = |count: &dyn Fn(&Row) -> usize| rows.iter().map(|it| count(it)).sum::<usize>();
+    let text = |digits, figure: &dyn Fn(&Row) -> Option<f64>| {
+        median(rows, figure).map_or_else(String::new, |it| it.to_text(digits))
+    };
+    let ms = |figure: &dyn Fn(&Row) -> f64| text(2, &|it| Some(figure(it) / 1e3));
+    let longest = rows.iter().map(|it| it.max_us).fold(f64::NAN, f64::max);
+    [
+        rows[0].scheme.clone(),
+        kilobytes(rows[0].size),
+        sum(&|it| it.messages).to_string(),
+        sum(&|it| it.failures).to_string(),
+        ms(&|it| it.mean_us),
+        ms(&|it| it.p50_us),
+        ms(&|it| it.p99_us),
+        number(longest / 1e3, 2),
+        text(2, &|it| it.sent_per_n),
+        text(2, &|it| it.needed_per_n),
+        text(0, &|it| Some(it.cpu_us_per_message)),
+        text(2, &|it| it.wire_bytes_per_byte),
+        text(0, &|it| it.bytes_per_message),
+        text(0, &|it| it.bulk_mbit),
+    ]
 }
 
 fn kilobytes(bytes: u32) -> String {
     format!("{}", f64::from(bytes) / 1e3)
-}
-
-fn ms(us: f64) -> String {
-    number(us / 1e3, 2)
-}
-
-fn optional(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(String::new, |value| number(value, digits))
 }
 
 /// Nothing for what is not a number: there were no messages.
@@ -191,5 +204,27 @@ fn number(value: f64, digits: usize) -> String {
         String::new()
     } else {
         format!("{value:.digits$}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::{rows, tests::round};
+
+    #[test]
+    fn table_has_a_line_for_all_seeds_of_a_scheme() {
+        let of = |seed, ms| rows(&round(seed, &[Some(ms), None], None), &[5_000]);
+        let rows = [of(1, 2), of(2, 4)].concat();
+        let [(title, table)] = &tables(&rows)[..] else {
+            panic!("one scenario");
+        };
+        assert!(title.contains("loss1"), "{title}");
+        let text = table.to_text();
+        let line = text.lines().find(|it| it.contains("tried")).unwrap_or("");
+        // Two messages a seed, one of which failed; half of each seed's are within its first time.
+        let words: Vec<_> = line.split(['│', '┆']).map(str::trim).collect();
+        assert_eq!(words[1..5], ["tried", "5", "4", "2"], "{text}");
+        assert!(line.contains("3.00 [2.00, 4.00]"), "{text}");
     }
 }

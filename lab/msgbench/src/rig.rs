@@ -11,6 +11,7 @@
 //! it; the links to client and server are not shaped. The server has many addresses, so that it can
 //! stand for several hosts.
 
+mod accounting;
 mod bulk;
 mod check;
 mod impairment;
@@ -27,6 +28,7 @@ use flow_testbed::{
 };
 
 pub use self::{
+    accounting::AccountingError,
     bulk::Bulk,
     check::{PathCheckError, Spread},
     impairment::Impairment,
@@ -116,7 +118,7 @@ impl Rig {
     }
 
     /// All that building a rig takes; root comes first, for the others cannot be tried without.
-    pub fn requirements() -> [Requirement; 9] {
+    pub fn requirements() -> [Requirement; 10] {
         [
             Root,
             Program("ip"),
@@ -126,6 +128,7 @@ impl Rig {
             QueueingDiscipline("tbf rate 1mbit burst 3100 limit 9000"),
             NftRule("meta mark set jhash ip saddr . ip daddr . th sport . th dport mod 4 seed 0x1"),
             NftRule("numgen random mod 1000 < 10 drop"),
+            NftRule("counter"),
             File(TUN),
         ]
     }
@@ -164,6 +167,7 @@ impl Rig {
         };
         rig.set_up_sites(delay.is_zero())?;
         rig.set_up_paths(options.rate_mbit)?;
+        rig.count_messages()?;
         rig.steer(0)?;
         Ok(rig)
     }

@@ -1,8 +1,8 @@
-//! Statistics of the measurements: mean and percentiles of completion times.
+//! Statistics of the measurements: a row for each scheme, size and seed.
 
 use std::time::Duration;
 
-use flow_report::Summary;
+use flow_report::{Median, Summary};
 use serde::Serialize;
 
 use crate::{
@@ -11,9 +11,8 @@ use crate::{
     scenario::Scenario,
 };
 
-/// The results of one scheme with messages of one size in one scenario. Over several seeds, times
-/// are medians of each seed's value, `max_us` is the highest, and counts are sums. A message that
-/// failed counts as one that took 5 s.
+/// The results of one scheme with messages of one size in one scenario, with one seed. A message
+/// that failed counts as one that took 5 s.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// Conditions on the paths meanwhile.
@@ -21,9 +20,11 @@ pub struct Row {
     /// Round-trip time without queues.
     pub rtt_ms: f64,
     /// Name of the scheme.
-    pub scheme: &'static str,
+    pub scheme: String,
     /// Size of the messages in bytes.
     pub size: u32,
+    /// Seed of the arrivals, and of the routers' hash.
+    pub seed: u64,
     /// How many were asked for.
     pub messages: usize,
     /// How many had not arrived after 5 s.
@@ -43,122 +44,122 @@ pub struct Row {
     /// CPU time of the server, over messages of all sizes.
     pub cpu_us_per_message: f64,
     /// Bytes on the paths towards the client for each byte of a message that arrived, over all
-    /// sizes; `None` where there was other traffic.
+    /// sizes; `None` where nothing arrived.
     pub wire_bytes_per_byte: Option<f64>,
-    /// Goodput of bulk transfers next to the messages, both directions of all paths together.
+    /// Bytes on the paths in both directions for each message that arrived, over all sizes, as
+    /// [`WireBytes`](crate::measurement::WireBytes) are counted; `None` where nothing arrived.
+    pub bytes_per_message: Option<f64>,
+    /// Goodput of bulk transfers next to the messages, over all paths and directions; `None` where
+    /// there were none.
+    pub bulk_mbit: Option<f64>,
+    /// Goodput of bulk transfers again, under the name that readers of earlier results know.
     pub bulk_mbit_per_s: Option<f64>,
+    /// Completion times in the order of arrivals; failures as 5 s.
+    #[serde(skip)]
+    pub completions_us: Vec<f64>,
 }
 
-/// Which rounds belong together.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Key {
-    pub(crate) rtt: Duration,
-    pub(crate) scenario: Scenario,
-    pub(crate) scheme: &'static str,
+/// Rows of one round, by size.
+pub fn rows(round: &Round, sizes: &[u32]) -> Vec<Row> {
+    sizes.iter().map(|size| row(round, *size)).collect()
 }
 
-/// Rows in the order in which the rounds first name what they are of, and by size within.
-pub fn rows(rounds: &[Round], sizes: &[u32]) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for key in keys(rounds) {
-        let same: Vec<&Round> = of(rounds, key).collect();
-        rows.extend(sizes.iter().map(|size| row(key, &same, *size)));
-    }
-    rows
-}
-
-/// Returns the keys of the rounds: by round-trip time, by scenario, and by scheme as listed.
-pub(crate) fn keys(rounds: &[Round]) -> Vec<Key> {
-    let mut keys: Vec<Key> = Vec::new();
-    for round in rounds {
-        let key = Key {
-            rtt: round.rtt,
-            scenario: round.scenario,
-            scheme: round.scheme,
-        };
-        if !keys.contains(&key) {
-            keys.push(key);
+/// Groups rows that differ by their seed alone, in the order in which they first come up.
+pub(crate) fn by_seed<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<Vec<&'a Row>> {
+    let mut groups: Vec<Vec<&Row>> = Vec::new();
+    for row in rows {
+        match groups.iter_mut().find(|it| it[0].differs_by_seed(row)) {
+            Some(group) => group.push(row),
+            None => groups.push(vec![row]),
         }
     }
-    keys
+    groups
 }
 
-/// The rounds of one kind.
-pub(crate) fn of(rounds: &[Round], key: Key) -> impl Iterator<Item = &Round> {
-    rounds
-        .iter()
-        .filter(move |it| (it.rtt, it.scenario, it.scheme) == (key.rtt, key.scenario, key.scheme))
+/// The median of a figure over the seeds, with its bounds; nothing where no row has it.
+pub(crate) fn median(rows: &[&Row], figure: impl Fn(&Row) -> Option<f64>) -> Option<Median> {
+    Median::of(rows.iter().filter_map(|it| figure(it)))
 }
 
-/// Completion times in us of one size; failures as 5 s.
-pub(crate) fn completions(round: &Round, size: u32) -> impl Iterator<Item = f64> {
-    of_size(round, size).map(|it| it.completion.unwrap_or(LIMIT).as_secs_f64() * 1e6)
+impl Row {
+    fn differs_by_seed(&self, other: &Self) -> bool {
+        (self.scenario, self.rtt_ms, &self.scheme, self.size)
+            == (other.scenario, other.rtt_ms, &other.scheme, other.size)
+    }
 }
 
-fn of_size(round: &Round, size: u32) -> impl Iterator<Item = &Message> {
-    let messages = round.measurement.messages.iter();
-    messages.filter(move |it| it.bytes == size)
-}
-
-fn row(key: Key, rounds: &[&Round], size: u32) -> Row {
-    let by_seed: Vec<Summary> = rounds
-        .iter()
-        .map(|it| Summary::new(completions(it, size)))
-        .collect();
-    let over_seeds =
-        |value: &dyn Fn(&Summary) -> f64| Summary::new(by_seed.iter().map(value)).median();
-    let messages = || rounds.iter().flat_map(|round| of_size(round, size));
-    let each_round = |value: &dyn Fn(&Round) -> Option<f64>| {
-        let values: Vec<f64> = rounds.iter().filter_map(|round| value(round)).collect();
-        (!values.is_empty()).then(|| Summary::new(values).median())
+fn row(round: &Round, size: u32) -> Row {
+    let of_size = || {
+        let messages = round.measurement.messages.iter();
+        messages.filter(move |it| it.bytes == size)
     };
-    let codings = || messages().filter_map(|it| it.coding.as_ref()?.get());
+    let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
+    let completions = of_size().map(|it| microseconds(it.completion.unwrap_or(LIMIT)));
+    let completions_us: Vec<f64> = completions.collect();
+    let times = Summary::new(completions_us.iter().copied());
+    let codings = || of_size().filter_map(|it| it.coding.as_ref()?.get());
     let coded_packets: u32 = codings().map(|it| it.n).sum();
     let per_n =
         |packets: u32| (coded_packets > 0).then(|| f64::from(packets) / f64::from(coded_packets));
+    let bulk_mbit = round.measurement.bulk_mbit_per_s;
     Row {
-        scenario: key.scenario,
-        rtt_ms: key.rtt.as_secs_f64() * 1e3,
-        scheme: key.scheme,
+        scenario: round.scenario,
+        rtt_ms: round.rtt.as_secs_f64() * 1e3,
+        scheme: round.scheme.to_owned(),
         size,
-        messages: messages().count(),
-        failures: messages().filter(|it| it.completion.is_none()).count(),
-        mean_us: over_seeds(&Summary::mean),
-        p50_us: over_seeds(&|it| it.percentile(50.0)),
-        p99_us: over_seeds(&|it| it.percentile(99.0)),
-        max_us: by_seed
-            .iter()
-            .map(|it| it.percentile(100.0))
-            .fold(f64::NAN, f64::max),
+        seed: round.seed,
+        messages: of_size().count(),
+        failures: of_size().filter(|it| it.completion.is_none()).count(),
+        mean_us: times.mean(),
+        p50_us: times.percentile(50.0),
+        p99_us: times.percentile(99.0),
+        max_us: times.percentile(100.0),
         sent_per_n: per_n(codings().map(|it| it.sent).sum()),
         needed_per_n: per_n(codings().map(|it| it.needed).sum()),
-        cpu_us_per_message: each_round(&cpu_us_per_message).unwrap_or(f64::NAN),
-        wire_bytes_per_byte: each_round(&wire_bytes_per_byte),
-        bulk_mbit_per_s: each_round(&|it| it.measurement.bulk_mbit_per_s),
+        cpu_us_per_message: cpu_us_per_message(round),
+        wire_bytes_per_byte: wire_bytes_per_byte(round),
+        bytes_per_message: bytes_per_message(round),
+        bulk_mbit,
+        bulk_mbit_per_s: bulk_mbit,
+        completions_us,
     }
 }
 
-fn cpu_us_per_message(round: &Round) -> Option<f64> {
+fn cpu_us_per_message(round: &Round) -> f64 {
     let messages = round.measurement.messages.len();
-    (messages > 0).then(|| round.measurement.server_cpu.as_secs_f64() * 1e6 / messages as f64)
+    round.measurement.server_cpu.as_secs_f64() * 1e6 / messages as f64
+}
+
+fn arrived(round: &Round) -> impl Iterator<Item = &Message> {
+    let messages = round.measurement.messages.iter();
+    messages.filter(|it| it.completion.is_some())
 }
 
 fn wire_bytes_per_byte(round: &Round) -> Option<f64> {
-    let messages = round.measurement.messages.iter();
-    let arrived = messages.filter(|it| it.completion.is_some());
-    let bytes: u64 = arrived.map(|it| u64::from(it.bytes)).sum();
-    let wire_bytes = round.measurement.wire_bytes?;
-    (bytes > 0).then(|| wire_bytes as f64 / bytes as f64)
+    let bytes: u64 = arrived(round).map(|it| u64::from(it.bytes)).sum();
+    (bytes > 0).then(|| round.measurement.wire.to_client as f64 / bytes as f64)
+}
+
+fn bytes_per_message(round: &Round) -> Option<f64> {
+    let count = arrived(round).count();
+    (count > 0).then(|| round.measurement.wire.both() as f64 / count as f64)
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::{Arc, OnceLock};
 
     use super::*;
-    use crate::{measurement::Measurement, scheme::Coding};
+    use crate::{
+        measurement::{Measurement, WireBytes},
+        scheme::Coding,
+    };
 
-    fn round(completions_ms: &[Option<u64>], coding: Option<Coding>) -> Round {
+    pub(crate) fn round(
+        seed: u64,
+        completions_ms: &[Option<u64>],
+        coding: Option<Coding>,
+    ) -> Round {
         let messages = completions_ms.iter().map(|completion| Message {
             bytes: 5_000,
             completion: completion.map(Duration::from_millis),
@@ -168,34 +169,55 @@ mod tests {
             rtt: Duration::from_millis(10),
             scenario: Scenario::Loss1,
             scheme: "tried",
+            seed,
             measurement: Measurement {
                 messages: messages.collect(),
                 server_cpu: Duration::from_millis(2),
-                wire_bytes: Some(11_000),
-                bulk_mbit_per_s: None,
+                wire: WireBytes {
+                    to_server: 3_000,
+                    to_client: 11_000,
+                },
+                bulk_mbit_per_s: Some(9.0),
             },
         }
     }
 
     #[test]
-    fn seeds_are_summed_up() {
-        let rounds = [
-            round(&[Some(1), Some(3)], None),
-            round(&[Some(2), Some(2)], None),
-            round(&[Some(40), None], None),
-        ];
-        let rows = rows(&rounds, &[5_000, 93_000]);
+    fn row_is_of_one_seed_and_size() {
+        let rows = rows(&round(7, &[Some(1), Some(3), None], None), &[5_000, 93_000]);
         let [row, without] = &rows[..] else {
             panic!("two sizes: {rows:?}");
         };
-        assert_eq!((row.messages, row.failures), (6, 1));
-        assert_eq!((row.p50_us, row.p99_us), (2_000.0, 3_000.0));
-        assert_eq!((row.mean_us, row.max_us), (2_000.0, 5e6));
-        assert_eq!((row.rtt_ms, row.cpu_us_per_message), (10.0, 1_000.0));
-        assert_eq!(row.wire_bytes_per_byte, Some(1.1));
-        assert_eq!(row.sent_per_n, None);
+        assert_eq!((row.seed, row.messages, row.failures), (7, 3, 1));
+        assert_eq!((row.p50_us, row.max_us), (3_000.0, 5e6));
+        assert_eq!(row.completions_us, [1_000.0, 3_000.0, 5e6]);
+        assert_eq!(row.rtt_ms, 10.0);
+        assert_eq!((row.sent_per_n, row.bulk_mbit), (None, Some(9.0)));
         assert_eq!(without.messages, 0);
         assert!(without.p99_us.is_nan());
+    }
+
+    #[test]
+    fn wire_is_of_what_arrived_and_counts_both_directions_for_a_message() {
+        let row = &rows(&round(1, &[Some(1), Some(2), None], None), &[5_000])[0];
+        assert_eq!(row.wire_bytes_per_byte, Some(1.1));
+        assert_eq!(row.bytes_per_message, Some(7_000.0));
+        let failed = &rows(&round(1, &[None], None), &[5_000])[0];
+        assert_eq!(
+            (failed.wire_bytes_per_byte, failed.bytes_per_message),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn rows_of_a_scheme_are_summed_up_over_seeds() {
+        let of = |seed, ms: u64| rows(&round(seed, &[Some(ms)], None), &[5_000, 93_000]);
+        let rows = [of(1, 2), of(2, 40), of(3, 3)].concat();
+        let groups = by_seed(&rows);
+        assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3]);
+        let p99 = median(&groups[0], |it| Some(it.p99_us)).expect("three seeds");
+        assert_eq!(p99.to_text(0), "3000 [2000, 40000]");
+        assert_eq!(median(&groups[1], |it| Some(it.p99_us)), None);
     }
 
     #[test]
@@ -205,7 +227,7 @@ mod tests {
             needed: 5,
             sent: 6,
         };
-        let rows = rows(&[round(&[Some(1), Some(1)], Some(coding))], &[5_000]);
+        let rows = rows(&round(1, &[Some(1), Some(1)], Some(coding)), &[5_000]);
         assert_eq!(
             (rows[0].sent_per_n, rows[0].needed_per_n),
             (Some(1.5), Some(1.25))
@@ -214,9 +236,18 @@ mod tests {
 
     #[test]
     fn json_has_the_fields_that_readers_expect() {
-        let rows = rows(&[round(&[Some(1)], None)], &[5_000]);
+        let rows = rows(&round(1, &[Some(1)], None), &[5_000]);
         let json = serde_json::to_value(&rows[0]).expect("plain data");
-        assert_eq!(json["scenario"], "loss1");
+        assert_eq!(
+            (&json["scenario"], &json["seed"]),
+            (&"loss1".into(), &1.into())
+        );
         assert!(json["sent_per_n"].is_null() && json["p99_us"].is_number());
+        assert_eq!(json["bytes_per_message"], 14_000.0);
+        assert_eq!(
+            (&json["bulk_mbit"], &json["bulk_mbit_per_s"]),
+            (&9.0.into(), &9.0.into())
+        );
+        assert!(json.get("completions_us").is_none());
     }
 }
