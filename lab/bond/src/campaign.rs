@@ -1,12 +1,13 @@
 //! All runs of some cells: schemes take turns, and cells that were finished before are taken over.
 
 use std::{
-    fmt, fs,
+    fmt,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail};
+use flow_testbed::finished::{FinishedCells, turns};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -35,13 +36,10 @@ pub(crate) struct Campaign {
     pub(crate) resume: bool,
 }
 
-/// A finished cell, as it is written down.
-#[derive(Debug, Serialize, Deserialize)]
-struct Finished {
-    cell: String,
-    /// Runs are comparable with each other only if they are as long.
+/// What all runs of a cell that is taken over must have in common.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Conditions {
     counting_ms: u64,
-    rows: Vec<Row>,
 }
 
 /// A scheme that was not measured with some tunnels, and why.
@@ -79,8 +77,7 @@ impl Campaign {
 
     /// Measures all cells; says on standard error how far it is.
     pub(crate) fn run(&self, cancel: &CancellationToken) -> Result<(Vec<Row>, Vec<Skip>)> {
-        fs::create_dir_all(&self.out)
-            .with_context(|| format!("cannot make the directory {}", self.out.display()))?;
+        let finished = FinishedCells::open(&self.out, self.resume)?;
         let skips = self.skips()?;
         for skip in &skips {
             eprintln!("not available: {skip}");
@@ -88,13 +85,13 @@ impl Campaign {
         let mut all = Vec::new();
         for (number, cell) in (1..).zip(&self.cells) {
             let schemes = self.schemes_of(cell, &skips);
-            if let Some(rows) = self.known(cell, &schemes) {
+            if let Some(rows) = self.known(&finished, cell, &schemes) {
                 eprintln!("cell {number} of {}: {cell} taken over", self.cells.len());
                 all.extend(rows);
                 continue;
             }
             let rows = self.measure(number, cell, &schemes, cancel)?;
-            self.keep(cell, &rows)?;
+            finished.keep(&cell.to_string(), &self.conditions(), &rows)?;
             all.extend(rows);
         }
         Ok((all, skips))
@@ -136,7 +133,7 @@ impl Campaign {
         cancel: &CancellationToken,
     ) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
-        for (seed, scheme) in turns(schemes, self.seeds) {
+        for (seed, scheme) in turns(schemes, 1..=self.seeds) {
             if cancel.is_cancelled() {
                 bail!("cancelled");
             }
@@ -158,55 +155,23 @@ impl Campaign {
         Ok(rows)
     }
 
-    fn file(&self, cell: &Cell) -> PathBuf {
-        self.out.join(format!("{cell}.json"))
+    fn conditions(&self) -> Conditions {
+        Conditions {
+            counting_ms: self.timing.counting.as_millis() as u64,
+        }
     }
 
     /// The rows of a cell that was finished before in the same way, if they are to be taken over.
-    fn known(&self, cell: &Cell, schemes: &[Scheme]) -> Option<Vec<Row>> {
-        let read = || Finished::read(&self.file(cell));
-        let finished = self.resume.then(read).flatten()?;
+    fn known(&self, finished: &FinishedCells, cell: &Cell, schemes: &[Scheme]) -> Option<Vec<Row>> {
+        let rows: Vec<Row> = finished.take_over(&cell.to_string(), &self.conditions());
         let has = |(seed, scheme): (u64, Scheme)| {
-            let mut rows = finished.rows.iter();
+            let mut rows = rows.iter();
             rows.any(|it| it.seed == seed && it.scheme == scheme.name())
         };
-        let is_alike = finished.cell == cell.to_string()
-            && u128::from(finished.counting_ms) == self.timing.counting.as_millis();
-        let wanted = turns(schemes, self.seeds);
-        let is_whole = wanted.len() == finished.rows.len() && wanted.into_iter().all(has);
-        (is_alike && is_whole).then_some(finished.rows)
+        let wanted = turns(schemes, 1..=self.seeds);
+        let is_whole = wanted.len() == rows.len() && wanted.into_iter().all(has);
+        is_whole.then_some(rows)
     }
-
-    fn keep(&self, cell: &Cell, rows: &[Row]) -> Result<()> {
-        let finished = Finished {
-            cell: cell.to_string(),
-            counting_ms: self.timing.counting.as_millis() as u64,
-            rows: rows.to_vec(),
-        };
-        let (file, text) = (self.file(cell), serde_json::to_string_pretty(&finished)?);
-        // A run that ends here must not leave half of a file.
-        let unfinished = file.with_extension("unfinished");
-        fs::write(&unfinished, text)
-            .and_then(|()| fs::rename(&unfinished, &file))
-            .with_context(|| format!("cannot write {}", file.display()))
-    }
-}
-
-impl Finished {
-    fn read(file: &Path) -> Option<Self> {
-        serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
-    }
-}
-
-/// Which scheme runs when: each once with every seed, and each seed begins with another one.
-fn turns(schemes: &[Scheme], seeds: u64) -> Vec<(u64, Scheme)> {
-    let mut turns = Vec::new();
-    for seed in 1..=seeds {
-        for turn in 0..schemes.len() {
-            turns.push((seed, schemes[(turn + seed as usize - 1) % schemes.len()]));
-        }
-    }
-    turns
 }
 
 #[cfg(test)]
@@ -250,43 +215,34 @@ mod tests {
     }
 
     #[test]
-    fn schemes_take_turns_to_begin() {
-        use Scheme::{BestSingle, EcmpFlow};
-        let expected = [
-            (1, BestSingle),
-            (1, EcmpFlow),
-            (2, EcmpFlow),
-            (2, BestSingle),
-        ];
-        assert_eq!(turns(&[BestSingle, EcmpFlow], 2), expected);
-    }
-
-    #[test]
     fn finished_cell_is_taken_over_if_it_is_whole_and_alike() -> Result<()> {
         let directory = tempfile::tempdir()?;
+        let finished = FinishedCells::open(directory.path(), true)?;
         let campaign = campaign(directory.path());
         let (cell, schemes) = (campaign.cells[0], campaign.schemes.clone());
-        assert_eq!(campaign.known(&cell, &schemes), None);
-        let rows: Vec<_> = turns(&schemes, 2)
+        assert_eq!(campaign.known(&finished, &cell, &schemes), None);
+        let rows: Vec<_> = turns(&schemes, 1..=2)
             .into_iter()
             .map(|(seed, scheme)| row(CELL, scheme, seed, 20.0))
             .collect();
-        campaign.keep(&cell, &rows)?;
-        assert_eq!(campaign.known(&cell, &schemes), Some(rows.clone()));
+        finished.keep(CELL, &campaign.conditions(), &rows)?;
+        assert_eq!(
+            campaign.known(&finished, &cell, &schemes),
+            Some(rows.clone())
+        );
 
-        let [mut again, mut more, mut longer] = [(); 3].map(|()| campaign.clone());
-        again.resume = false;
-        assert_eq!(again.known(&cell, &schemes), None);
+        let [mut more, mut longer] = [(); 2].map(|()| campaign.clone());
         more.seeds = 3;
-        assert_eq!(more.known(&cell, &schemes), None);
+        assert_eq!(more.known(&finished, &cell, &schemes), None);
         longer.timing.counting *= 2;
-        assert_eq!(longer.known(&cell, &schemes), None);
+        assert_eq!(longer.known(&finished, &cell, &schemes), None);
         // A scheme that can be measured by now.
         let with_mptcp = [Scheme::BestSingle, Scheme::EcmpFlow, Scheme::Mptcp];
-        assert_eq!(campaign.known(&cell, &with_mptcp), None);
+        assert_eq!(campaign.known(&finished, &cell, &with_mptcp), None);
 
-        fs::write(campaign.file(&cell), "{\"rows\":[")?;
-        assert_eq!(campaign.known(&cell, &schemes), None);
+        // The run before ended in the midst of it.
+        finished.keep(CELL, &campaign.conditions(), &rows[1..])?;
+        assert_eq!(campaign.known(&finished, &cell, &schemes), None);
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use clap::Parser;
 use flow_testbed::require::Requirement;
 use msgbench::{
     campaign::Campaign,
+    cell::{self, Cell},
     scenario::Scenario,
     scheme::{self, Scheme},
     workload::Workload,
@@ -20,7 +21,8 @@ pub(crate) struct Arguments {
     /// Print one JSON array instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Less of everything, for a look in under a minute; other options still count.
+    /// Less of everything, for a look in under a minute; other options still count, and what they name is
+    /// measured as briefly.
     #[arg(long)]
     quick: bool,
     /// Conditions during the measurement: idle, loss1, loss5, dead, bulk3, bulk4, incast. Default:
@@ -53,9 +55,16 @@ pub(crate) struct Arguments {
     /// Rate of each path.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rate_mbit: u32,
-    /// Directory for the page and the plots as SVG files.
-    #[arg(long, default_value = "target/msgbench")]
-    pub(crate) out: PathBuf,
+    /// Measure only cells whose name contains this: scenario and round-trip time, as in bulk4-0.2ms.
+    #[arg(long, value_name = "NAME")]
+    cell: Option<String>,
+    /// Take over the runs that lie in the directory of a campaign before, and measure the rest.
+    #[arg(long)]
+    resume: bool,
+    /// Directory for the page, the plots as SVG files, and a JSON file of each cell [default: target/msgbench,
+    /// with --quick target/msgbench/quick].
+    #[arg(long, value_name = "DIRECTORY")]
+    out: Option<PathBuf>,
 }
 
 /// Defaults of a campaign, full or quick.
@@ -90,15 +99,11 @@ impl Arguments {
     /// Builds the campaign that the arguments ask for.
     pub(crate) fn campaign(&self) -> Result<Campaign> {
         let defaults = if self.quick { QUICK } else { FULL };
-        let scenarios = self.scenarios.clone();
         let sizes_kb = self.sizes.as_deref().unwrap_or(defaults.sizes_kb);
-        let rtts_ms = self.rtt_ms.as_deref().unwrap_or(defaults.rtts_ms);
         let seeds = self.seeds.unwrap_or(defaults.seeds);
         let seconds = self.seconds.unwrap_or(defaults.seconds);
-        let rtts = rtts_ms.iter().map(|ms| duration(ms / 1e3, "--rtt-ms"));
         Ok(Campaign {
-            rtts: rtts.collect::<Result<_>>()?,
-            scenarios: scenarios.unwrap_or_else(|| defaults.scenarios.to_vec()),
+            cells: self.cells(&defaults)?,
             schemes: self.schemes(&defaults)?,
             seeds: (0..seeds).map(|it| self.seed.wrapping_add(it)).collect(),
             workload: Workload {
@@ -107,7 +112,36 @@ impl Arguments {
                 length: duration(seconds, "--seconds")?,
             },
             rate_mbit: self.rate_mbit,
+            out: self.out(),
+            resume: self.resume,
         })
+    }
+
+    /// Returns the directory for all that is written. A quick look does not replace what took hours.
+    pub(crate) fn out(&self) -> PathBuf {
+        let default = if self.quick {
+            "target/msgbench/quick"
+        } else {
+            "target/msgbench"
+        };
+        self.out.clone().unwrap_or_else(|| default.into())
+    }
+
+    /// Selects cells. Who names one gets it, also where a quick look would leave it out.
+    fn cells(&self, defaults: &Defaults) -> Result<Vec<Cell>> {
+        let defaults = if self.cell.is_some() { &FULL } else { defaults };
+        let scenarios = self.scenarios.as_deref().unwrap_or(defaults.scenarios);
+        let rtts_ms = self.rtt_ms.as_deref().unwrap_or(defaults.rtts_ms);
+        let rtts = rtts_ms.iter().map(|ms| duration(ms / 1e3, "--rtt-ms"));
+        let all = cell::cells(&rtts.collect::<Result<Vec<_>>>()?, scenarios);
+        let name = self.cell.as_deref().unwrap_or_default();
+        let is_named = |it: &&Cell| it.to_string().contains(name);
+        let cells: Vec<Cell> = all.iter().filter(is_named).copied().collect();
+        if cells.is_empty() {
+            let names: Vec<_> = all.iter().map(Cell::to_string).collect();
+            bail!("no cell has such a name; there are {}", names.join(", "));
+        }
+        Ok(cells)
     }
 
     /// Selects schemes: those named must be possible; of all, those that are not are left out.
@@ -182,19 +216,31 @@ mod tests {
         arguments.campaign().map_err(|it| it.to_string())
     }
 
+    fn names(campaign: &Campaign) -> Vec<String> {
+        campaign.cells.iter().map(Cell::to_string).collect()
+    }
+
     #[test]
     fn quick_is_a_matter_of_defaults() {
         let schemes = "--schemes=quic";
         let full = campaign(&[schemes]).expect("valid");
-        assert_eq!(
-            (full.scenarios.len(), full.rtts.len(), full.seeds.len()),
-            (7, 2, 3)
-        );
+        assert_eq!((full.cells.len(), full.seeds.len()), (7 * 2, 3));
         let quick =
             campaign(&[schemes, "--quick", "--rtt-ms", "10", "--sizes=5,93"]).expect("valid");
-        assert_eq!((quick.scenarios.len(), quick.seeds.len()), (3, 1));
-        assert_eq!(quick.rtts, [Duration::from_millis(10)]);
+        assert_eq!(names(&quick), ["idle-10ms", "loss1-10ms", "bulk4-10ms"]);
+        assert_eq!(quick.seeds.len(), 1);
         assert_eq!(quick.workload.sizes, [5_000, 93_000]);
+        assert_ne!(quick.out, full.out);
+    }
+
+    #[test]
+    fn cell_is_found_by_its_name_whether_quick_or_not() {
+        let named = campaign(&["--schemes=quic", "--quick", "--cell=dead-10ms", "--resume"]);
+        let named = named.expect("valid");
+        assert_eq!(names(&named), ["dead-10ms"]);
+        assert!(named.resume);
+        let named = campaign(&["--schemes=quic", "--cell=bulk4-", "--scenarios=idle,bulk4"]);
+        assert_eq!(names(&named.expect("valid")), ["bulk4-0.2ms", "bulk4-10ms"]);
     }
 
     #[test]
@@ -210,6 +256,7 @@ mod tests {
             (["--scenarios=rainy"], "known are idle, loss1"),
             (["--seconds=0"], "more than 0"),
             (["--sizes=0"], "not in 1..=10000"),
+            (["--cell=bulk5"], "there are idle-0.2ms, loss1-0.2ms"),
         ] {
             let error = campaign(&arguments).err().unwrap_or_default();
             assert!(error.contains(reported), "{error}");

@@ -1,42 +1,44 @@
-//! All measurements, schemes in rotation.
+//! All measurements, schemes in rotation; those made before are taken over.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
+use flow_testbed::finished::{FinishedCells, turns};
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    measurement::{Cell, Measurement},
+    cell::Cell,
+    measurement::{Measurement, Run},
     rig::{Rig, RigOptions},
-    scenario::Scenario,
     scheme::Scheme,
-    summary::{self, Row},
+    summary::{self, KeptRow, Row},
     workload::Workload,
 };
 
 /// A campaign: all that is to be measured.
 pub struct Campaign {
-    /// Round-trip times, without queues.
-    pub rtts: Vec<Duration>,
-    /// Conditions on the paths meanwhile.
-    pub scenarios: Vec<Scenario>,
+    /// Cells, those of one round-trip time together: building paths takes a while.
+    pub cells: Vec<Cell>,
     /// Schemes that are compared.
     pub schemes: Vec<Arc<dyn Scheme>>,
-    /// Rounds; in each, every scheme gets the same messages.
+    /// Seeds; with each, every scheme gets the same messages.
     pub seeds: Vec<u64>,
     /// Workload of messages to send.
     pub workload: Workload,
     /// Rate of each path.
     pub rate_mbit: u32,
+    /// Directory for a file of each cell.
+    pub out: PathBuf,
+    /// True to take over what lies there of a campaign before.
+    pub resume: bool,
 }
 
 /// A measurement and what it is of.
 #[derive(Clone, Debug)]
 pub struct Round {
-    /// Round-trip time without queues.
-    pub rtt: Duration,
-    /// Conditions on the paths meanwhile.
-    pub scenario: Scenario,
+    /// Conditions under which it was made.
+    pub cell: Cell,
     /// Name of the scheme.
     pub scheme: &'static str,
     /// Seed of the arrivals.
@@ -45,12 +47,23 @@ pub struct Round {
     pub measurement: Measurement,
 }
 
+/// What the runs of a cell that are taken over must have in common with those to come.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Conditions {
+    seconds: f64,
+    per_second: f64,
+    sizes: Vec<u32>,
+    rate_mbit: u32,
+}
+
 /// Who wants to know how far it is.
 pub trait Observer {
     /// This is measured next.
     fn begins(&mut self, what: &str);
     /// It has been measured.
     fn ends(&mut self);
+    /// So many runs of a cell need not be measured, for they were before.
+    fn takes_over(&mut self, cell: &Cell, runs: usize);
     /// It could not be measured, and the others go on.
     fn fails(&mut self, error: &anyhow::Error);
 }
@@ -58,75 +71,235 @@ pub trait Observer {
 impl Campaign {
     /// How many measurements there are.
     pub fn count(&self) -> usize {
-        self.rtts.len() * self.scenarios.len() * self.schemes.len() * self.seeds.len()
+        self.cells.len() * self.schemes.len() * self.seeds.len()
     }
 
-    /// Measures everything. The schemes of a round follow each other, so that what else the machine
-    /// does hits all alike; each round starts with another one.
+    /// Measures everything. The schemes of a seed follow each other, so that what else the machine
+    /// does hits all alike; each seed starts with another one. Every run is kept as soon as it is
+    /// there.
     ///
     /// # Errors
-    /// When a rig cannot be built or does not what it should, when nothing could be measured, or
-    /// after `cancel`.
+    /// When a rig cannot be built or does not what it should, when rows cannot be kept, when nothing
+    /// could be measured, or after `cancel`.
     pub fn run(&self, observer: &mut dyn Observer, cancel: &CancellationToken) -> Result<Vec<Row>> {
+        let finished = FinishedCells::open(&self.out, self.resume)?;
+        let mut built = None;
         let mut rows = Vec::new();
-        for rtt in &self.rtts {
-            let options = RigOptions {
-                rate_mbit: self.rate_mbit,
-                rtt: *rtt,
-            };
-            observer.begins(&format!("building the paths, RTT {}", text(*rtt)));
-            let rig = Rig::build(options).context("cannot build the paths")?;
-            for (number, seed) in self.seeds.iter().enumerate() {
-                // Which path a port leads to must not be the same luck every time.
-                rig.steer(*seed as u32)?;
-                rig.check_paths()?;
-                for scenario in &self.scenarios {
-                    let arrivals = self.workload.arrivals(*scenario, *seed);
-                    let rotation = self.schemes.iter().cycle();
-                    for scheme in rotation.skip(number).take(self.schemes.len()) {
-                        let (scenario, scheme_name) = (*scenario, scheme.name());
-                        observer.begins(&format!(
-                            "{scheme_name}, {}, RTT {}",
-                            scenario.about(),
-                            text(*rtt)
-                        ));
-                        let cell = Cell {
-                            rig: &rig,
-                            rtt: *rtt,
-                            scheme,
-                            scenario,
-                            arrivals: &arrivals,
-                        };
-                        let measured = cell.measure(cancel);
-                        if cancel.is_cancelled() {
-                            bail!("cancelled");
-                        }
-                        match measured {
-                            Ok(measurement) => {
-                                let round = Round {
-                                    rtt: *rtt,
-                                    scenario,
-                                    scheme: scheme_name,
-                                    seed: *seed,
-                                    measurement,
-                                };
-                                rows.extend(summary::rows(&round, &self.workload.sizes));
-                            }
-                            Err(error) => observer.fails(&error),
-                        }
-                        observer.ends();
-                    }
-                }
+        for cell in &self.cells {
+            let taken = self.taken_over(&finished, cell);
+            let lacking = self.lacking(&taken);
+            if lacking.len() < self.schemes.len() * self.seeds.len() {
+                let known = self.schemes.len() * self.seeds.len() - lacking.len();
+                observer.takes_over(cell, known);
             }
+            let of_cell = CellRun {
+                campaign: self,
+                cell,
+                finished: &finished,
+                cancel,
+            };
+            rows.extend(of_cell.run(taken, &lacking, &mut built, observer)?);
         }
         if rows.is_empty() {
             bail!("nothing could be measured");
         }
         Ok(rows)
     }
+
+    fn conditions(&self) -> Conditions {
+        Conditions {
+            seconds: self.workload.length.as_secs_f64(),
+            per_second: self.workload.per_second,
+            sizes: self.workload.sizes.clone(),
+            rate_mbit: self.rate_mbit,
+        }
+    }
+
+    /// The rows of a campaign before that belong to this one.
+    fn taken_over(&self, finished: &FinishedCells, cell: &Cell) -> Vec<Row> {
+        let kept: Vec<KeptRow> = finished.take_over(&cell.to_string(), &self.conditions());
+        let rows = kept.into_iter().map(Row::from);
+        rows.filter(|row| {
+            let is_compared = self.schemes.iter().any(|it| it.name() == row.scheme);
+            is_compared && self.seeds.contains(&row.seed)
+        })
+        .collect()
+    }
+
+    /// The runs of which `taken` has no rows.
+    fn lacking(&self, taken: &[Row]) -> Vec<(u64, Arc<dyn Scheme>)> {
+        let mut lacking = turns(&self.schemes, self.seeds.iter().copied());
+        lacking.retain(|(seed, scheme)| {
+            let mut rows = taken.iter();
+            !rows.any(|it| it.seed == *seed && it.scheme == scheme.name())
+        });
+        lacking
+    }
 }
 
-/// Writes a round-trip time in ms for people.
-fn text(rtt: Duration) -> String {
-    format!("{} ms", rtt.as_secs_f64() * 1e3)
+/// The runs of a cell.
+struct CellRun<'a> {
+    campaign: &'a Campaign,
+    cell: &'a Cell,
+    finished: &'a FinishedCells,
+    cancel: &'a CancellationToken,
+}
+
+impl CellRun<'_> {
+    /// Measures what is lacking; the rows of all.
+    fn run(
+        &self,
+        mut rows: Vec<Row>,
+        lacking: &[(u64, Arc<dyn Scheme>)],
+        built: &mut Option<(Duration, Rig)>,
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<Row>> {
+        let mut steered = None;
+        for (seed, scheme) in lacking {
+            let rig = self.rig(built, observer)?;
+            if steered.replace(*seed) != Some(*seed) {
+                // Which path a port leads to must not be the same luck every time.
+                rig.steer(*seed as u32)?;
+                rig.check_paths()?;
+            }
+            observer.begins(&format!("{}, {}", scheme.name(), self.cell));
+            match self.measure(rig, *seed, scheme) {
+                Ok(measured) => rows.extend(measured),
+                Err(error) if self.cancel.is_cancelled() => return Err(error),
+                Err(error) => observer.fails(&error),
+            }
+            let kept: Vec<KeptRow> = rows.iter().cloned().map(KeptRow::from).collect();
+            let conditions = self.campaign.conditions();
+            self.finished
+                .keep(&self.cell.to_string(), &conditions, &kept)?;
+            observer.ends();
+        }
+        Ok(rows)
+    }
+
+    /// The paths of this cell's round-trip time, built when the cell before had another one.
+    fn rig<'b>(
+        &self,
+        built: &'b mut Option<(Duration, Rig)>,
+        observer: &mut dyn Observer,
+    ) -> Result<&'b Rig> {
+        let rtt = self.cell.rtt;
+        if built
+            .as_ref()
+            .is_none_or(|(built_for, _)| *built_for != rtt)
+        {
+            observer.begins(&format!(
+                "building the paths, RTT {} ms",
+                self.cell.rtt_ms()
+            ));
+            // The old one goes first: its addresses are the same.
+            built.take();
+            let options = RigOptions {
+                rate_mbit: self.campaign.rate_mbit,
+                rtt,
+            };
+            let rig = Rig::build(options).context("cannot build the paths")?;
+            *built = Some((rtt, rig));
+        }
+        let (_, rig) = built.as_ref().context("the paths have just been built")?;
+        Ok(rig)
+    }
+
+    fn measure(&self, rig: &Rig, seed: u64, scheme: &Arc<dyn Scheme>) -> Result<Vec<Row>> {
+        let workload = &self.campaign.workload;
+        let run = Run {
+            rig,
+            cell: *self.cell,
+            scheme,
+            arrivals: &workload.arrivals(self.cell.scenario, seed),
+        };
+        let measurement = run.measure(self.cancel)?;
+        let round = Round {
+            cell: *self.cell,
+            scheme: scheme.name(),
+            seed,
+            measurement,
+        };
+        Ok(summary::rows(&round, &workload.sizes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{scenario::Scenario, scheme, summary::tests::round};
+
+    fn campaign(out: PathBuf, names: &[&str]) -> Campaign {
+        let mut schemes = scheme::all();
+        schemes.retain(|it| names.contains(&it.name()));
+        Campaign {
+            cells: vec![Cell {
+                rtt: Duration::from_millis(10),
+                scenario: Scenario::Loss1,
+            }],
+            schemes,
+            seeds: vec![1, 2],
+            workload: Workload {
+                per_second: 1.0,
+                sizes: vec![5_000, 93_000],
+                length: Duration::from_secs(1),
+            },
+            rate_mbit: 50,
+            out,
+            resume: true,
+        }
+    }
+
+    #[test]
+    fn runs_of_a_campaign_before_are_taken_over_one_by_one() -> Result<()> {
+        let directory = tempfile::tempdir()?;
+        let campaign = campaign(directory.path().to_owned(), &["quic", "tcp_cubic"]);
+        let cell = campaign.cells[0];
+        let finished = FinishedCells::open(&campaign.out, true)?;
+        assert_eq!(
+            campaign
+                .lacking(&campaign.taken_over(&finished, &cell))
+                .len(),
+            4
+        );
+
+        let of = |scheme, seed| {
+            let mut round = round(seed, &[Some(1), None], None);
+            round.scheme = scheme;
+            summary::rows(&round, &campaign.workload.sizes)
+        };
+        // A scheme that is not asked for now, and a seed.
+        let rows = [of("quic", 1), of("tcp_bbr", 1), of("quic", 3)].concat();
+        let kept: Vec<KeptRow> = rows.into_iter().map(KeptRow::from).collect();
+        finished.keep(&cell.to_string(), &campaign.conditions(), &kept)?;
+
+        let taken = campaign.taken_over(&finished, &cell);
+        assert_eq!(taken.len(), 2);
+        assert_eq!(taken[0], of("quic", 1)[0]);
+        assert!(taken[1].p99_us.is_nan(), "none of 93 kB");
+        let lacking: Vec<_> = campaign
+            .lacking(&taken)
+            .into_iter()
+            .map(|(seed, scheme)| (seed, scheme.name()))
+            .collect();
+        assert_eq!(lacking, [(1, "tcp_cubic"), (2, "quic"), (2, "tcp_cubic")]);
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_of_another_workload_is_taken_over() -> Result<()> {
+        let directory = tempfile::tempdir()?;
+        let mut campaign = campaign(directory.path().to_owned(), &["quic"]);
+        let cell = campaign.cells[0];
+        let finished = FinishedCells::open(&campaign.out, true)?;
+        let mut round = round(1, &[Some(1)], None);
+        round.scheme = "quic";
+        let kept = summary::rows(&round, &[5_000]).into_iter();
+        let kept: Vec<KeptRow> = kept.map(KeptRow::from).collect();
+        finished.keep(&cell.to_string(), &campaign.conditions(), &kept)?;
+        assert_eq!(campaign.taken_over(&finished, &cell).len(), 1);
+        campaign.workload.per_second = 2.0;
+        assert_eq!(campaign.taken_over(&finished, &cell).len(), 0);
+        Ok(())
+    }
 }

@@ -2,9 +2,10 @@
 //!
 //! All of it runs on one machine: a [rig](rig::Rig) of network namespaces with four shaped paths, a
 //! [workload](workload::Workload) that is the same for every [scheme](scheme::Scheme), and
-//! [measurements](measurement::Cell) of the schemes in rotation.
+//! [measurements](measurement::Run) of the schemes in rotation.
 
 pub mod campaign;
+pub mod cell;
 pub mod measurement;
 pub mod output;
 pub mod rig;

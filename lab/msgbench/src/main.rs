@@ -10,6 +10,7 @@ use clap::Parser as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use msgbench::{
     campaign::{Campaign, Observer},
+    cell::Cell,
     output,
     rig::Rig,
 };
@@ -28,7 +29,9 @@ fn main() -> ExitCode {
     match run(&Arguments::parse(), &cancel) {
         Ok(code) => code,
         Err(_) if cancel.is_cancelled() => {
-            eprintln!("Cancelled. The namespaces are gone, and nothing was written.");
+            eprintln!(
+                "Cancelled. The namespaces are gone; --resume goes on after the last run that ended."
+            );
             ExitCode::from(INTERRUPTED)
         }
         Err(error) => {
@@ -47,9 +50,9 @@ fn run(arguments: &Arguments, cancel: &CancellationToken) -> Result<ExitCode> {
     let rows = campaign.run(&mut progress, cancel)?;
     progress.bar.finish_and_clear();
 
-    let page = output::write(&arguments.out, &rows, &about(&campaign));
+    let page = output::write(&campaign.out, &rows, &about(&campaign));
     let page =
-        page.with_context(|| format!("cannot write the plots into {}", arguments.out.display()))?;
+        page.with_context(|| format!("cannot write the plots into {}", campaign.out.display()))?;
     if arguments.json {
         let json = serde_json::to_string_pretty(&rows).context("cannot encode the results")?;
         println!("{json}");
@@ -69,7 +72,7 @@ fn run(arguments: &Arguments, cancel: &CancellationToken) -> Result<ExitCode> {
 /// Describes the campaign in a sentence or two.
 fn about(campaign: &Campaign) -> String {
     format!(
-        "4 paths of {} Mbit/s, {} messages a second; {} s of each scheme in each of {} rounds, in rotation.",
+        "4 paths of {} Mbit/s, {} messages a second; {} s of each scheme with each of {} seeds, in rotation.",
         campaign.rate_mbit,
         campaign.workload.per_second,
         campaign.workload.length.as_secs_f64(),
@@ -125,6 +128,12 @@ impl Observer for Progress {
 
     fn ends(&mut self) {
         self.bar.inc(1);
+    }
+
+    fn takes_over(&mut self, cell: &Cell, runs: usize) {
+        self.bar.inc(runs as u64);
+        self.bar
+            .suspend(|| eprintln!("{cell}: {runs} runs taken over"));
     }
 
     fn fails(&mut self, error: &anyhow::Error) {

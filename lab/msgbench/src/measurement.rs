@@ -23,8 +23,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    cell::Cell,
     rig::{Bulk, Direction, Rig, addresses},
-    scenario::Scenario,
     scheme::{Answer, Client, Coding, Scheme},
     server::Server,
     workload::{self, Arrival},
@@ -43,16 +43,14 @@ const BULK_LEAD_ROUND_TRIPS: u32 = 100;
 /// From the start of the clock's thread to the first arrival.
 const LEAD: Duration = Duration::from_millis(20);
 
-/// One cell of a campaign, to be measured.
-pub struct Cell<'a> {
+/// One run of a scheme in a cell, to be measured.
+pub struct Run<'a> {
     /// Rig that the messages cross.
     pub rig: &'a Rig,
-    /// The rig's round-trip time.
-    pub rtt: Duration,
+    /// Conditions on its paths; its round-trip time is the rig's.
+    pub cell: Cell,
     /// Scheme that carries the messages.
     pub scheme: &'a Arc<dyn Scheme>,
-    /// Conditions on the paths.
-    pub scenario: Scenario,
     /// Messages, with their sizes and start times.
     pub arrivals: &'a [Arrival],
 }
@@ -106,7 +104,7 @@ pub struct Message {
     pub coding: Option<Arc<OnceLock<Coding>>>,
 }
 
-impl Cell<'_> {
+impl Run<'_> {
     /// Opens connections on healthy paths, then impairs or fills them, then measures. The paths are
     /// healed at the end.
     ///
@@ -116,7 +114,7 @@ impl Cell<'_> {
         self.rig.impair(None)?;
         self.scheme.prepare(self.rig)?;
         let servers = addresses::servers();
-        let servers = servers.iter().take(workload::servers(self.scenario));
+        let servers = servers.iter().take(workload::servers(self.cell.scenario));
         let servers = servers
             .map(|address| Server::start(self.scheme, &self.rig.server, *address))
             .collect::<Result<Vec<_>>>()?;
@@ -132,10 +130,7 @@ impl Cell<'_> {
             })
         });
         self.rig.impair(None)?;
-        measured?.with_context(|| {
-            let (scheme, scenario) = (self.scheme.name(), self.scenario.name());
-            format!("cannot measure {scheme} in scenario {scenario}")
-        })
+        measured?.with_context(|| format!("cannot measure {} in {}", self.scheme.name(), self.cell))
     }
 
     /// Runs in the client's namespace.
@@ -148,7 +143,7 @@ impl Cell<'_> {
             warm_up(client.as_ref()).await?;
         }
         let bulk = self.start_bulk().await?;
-        self.rig.impair(self.scenario.impairment())?;
+        self.rig.impair(self.cell.scenario.impairment())?;
 
         let before = self.state(servers, bulk.as_ref()).await?;
         let messages = send_all(&clients, self.arrivals).await?;
@@ -165,12 +160,12 @@ impl Cell<'_> {
     }
 
     async fn start_bulk(&self) -> Result<Option<Bulk>, NamespaceError> {
-        let paths = self.scenario.bulk_paths();
+        let paths = self.cell.scenario.bulk_paths();
         if paths.is_empty() {
             return Ok(None);
         }
         let bulk = Bulk::start(self.rig, paths)?;
-        sleep(BULK_LEAD + self.rtt * BULK_LEAD_ROUND_TRIPS).await;
+        sleep(BULK_LEAD + self.cell.rtt * BULK_LEAD_ROUND_TRIPS).await;
         Ok(Some(bulk))
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flow_report::{Median, Summary};
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     campaign::Round,
@@ -13,7 +13,7 @@ use crate::{
 
 /// The results of one scheme with messages of one size in one scenario, with one seed. A message
 /// that failed counts as one that took 5 s.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Conditions on the paths meanwhile.
     pub scenario: Scenario,
@@ -30,18 +30,23 @@ pub struct Row {
     /// How many had not arrived after 5 s.
     pub failures: usize,
     /// Mean completion time of a message.
+    #[serde(deserialize_with = "number")]
     pub mean_us: f64,
     /// Median completion time of a message.
+    #[serde(deserialize_with = "number")]
     pub p50_us: f64,
     /// 99th percentile of completion times.
+    #[serde(deserialize_with = "number")]
     pub p99_us: f64,
     /// Longest completion time of a message.
+    #[serde(deserialize_with = "number")]
     pub max_us: f64,
     /// Packets sent for each packet of the message, for schemes that code.
     pub sent_per_n: Option<f64>,
     /// Packets needed to decode for each packet of the message, for schemes that code.
     pub needed_per_n: Option<f64>,
     /// CPU time of the server, over messages of all sizes.
+    #[serde(deserialize_with = "number")]
     pub cpu_us_per_message: f64,
     /// Bytes on the paths towards the client for each byte of a message that arrived, over all
     /// sizes; `None` where nothing arrived.
@@ -57,6 +62,38 @@ pub struct Row {
     /// Completion times in the order of arrivals; failures as 5 s.
     #[serde(skip)]
     pub completions_us: Vec<f64>,
+}
+
+/// A row as it is written down, with the times of which plots are made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct KeptRow {
+    #[serde(flatten)]
+    row: Row,
+    completions_us: Vec<f64>,
+}
+
+impl From<Row> for KeptRow {
+    fn from(mut row: Row) -> Self {
+        let completions_us = std::mem::take(&mut row.completions_us);
+        Self {
+            row,
+            completions_us,
+        }
+    }
+}
+
+impl From<KeptRow> for Row {
+    fn from(kept: KeptRow) -> Self {
+        Self {
+            completions_us: kept.completions_us,
+            ..kept.row
+        }
+    }
+}
+
+/// What is not a number (there were no messages) is null in JSON.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 /// Rows of one round, by size.
@@ -103,8 +140,8 @@ fn row(round: &Round, size: u32) -> Row {
         |packets: u32| (coded_packets > 0).then(|| f64::from(packets) / f64::from(coded_packets));
     let bulk_mbit = round.measurement.bulk_mbit_per_s;
     Row {
-        scenario: round.scenario,
-        rtt_ms: round.rtt.as_secs_f64() * 1e3,
+        scenario: round.cell.scenario,
+        rtt_ms: round.cell.rtt_ms(),
         scheme: round.scheme.to_owned(),
         size,
         seed: round.seed,
@@ -151,6 +188,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::{
+        cell::Cell,
         measurement::{Measurement, WireBytes},
         scheme::Coding,
     };
@@ -166,8 +204,10 @@ pub(crate) mod tests {
             coding: coding.map(|it| Arc::new(OnceLock::from(it))),
         });
         Round {
-            rtt: Duration::from_millis(10),
-            scenario: Scenario::Loss1,
+            cell: Cell {
+                rtt: Duration::from_millis(10),
+                scenario: Scenario::Loss1,
+            },
             scheme: "tried",
             seed,
             measurement: Measurement {

@@ -4,7 +4,8 @@ use std::{error::Error, io, net::UdpSocket, sync::Arc, time::Duration};
 
 use flow_testbed::{namespace::TUN, require, require::Requirement::*};
 use msgbench::{
-    measurement::{Cell, Measurement},
+    cell::Cell,
+    measurement::{Measurement, Run},
     rig::{Direction, Impairment, Rig, RigOptions, addresses},
     scenario::Scenario,
     scheme::{self, REQUEST_BYTES, Scheme},
@@ -168,14 +169,13 @@ fn measure(rig: &Rig, scheme: &str, scenario: Scenario) -> Result<Measurement, B
         sizes: vec![5_000, 93_000],
         length: Duration::from_secs(2),
     };
-    let cell = Cell {
+    let run = Run {
         rig,
-        rtt: RTT,
+        cell: Cell { rtt: RTT, scenario },
         scheme: named.ok_or("no such scheme")?,
-        scenario,
         arrivals: &workload.arrivals(scenario, 1),
     };
-    Ok(cell.measure(&CancellationToken::new())?)
+    Ok(run.measure(&CancellationToken::new())?)
 }
 
 /// Sends `count` datagrams, each from another port, and returns how many come.

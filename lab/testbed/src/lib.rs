@@ -6,6 +6,7 @@
 mod cpu;
 pub mod demo;
 pub mod experiment;
+pub mod finished;
 pub mod home;
 pub mod namespace;
 pub mod parallel;
