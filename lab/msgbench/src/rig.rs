@@ -32,6 +32,7 @@ pub use self::{
     bulk::Bulk,
     check::{PathCheckError, Spread},
     impairment::Impairment,
+    steering::explicit_ports,
 };
 
 /// How many paths there are.
@@ -72,7 +73,7 @@ pub struct Rig {
     pub server: Namespace,
     router_a: Namespace,
     router_b: Namespace,
-    rtt: Duration,
+    options: RigOptions,
     _delay: Option<DelayLine>,
 }
 
@@ -162,7 +163,7 @@ impl Rig {
             server,
             router_a,
             router_b,
-            rtt: options.rtt,
+            options,
             _delay: delay_line,
         };
         rig.set_up_sites(delay.is_zero())?;
@@ -170,6 +171,11 @@ impl Rig {
         rig.count_messages()?;
         rig.steer(0)?;
         Ok(rig)
+    }
+
+    /// Returns the rate of all paths together, in each direction.
+    pub fn sum_bits_per_s(&self) -> u64 {
+        PATHS as u64 * u64::from(self.options.rate_mbit) * 1_000_000
     }
 
     /// Reads the traffic that each path has carried in a direction; packets lost at its end count,

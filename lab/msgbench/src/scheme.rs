@@ -6,9 +6,11 @@ mod certificate;
 mod cloudburst;
 mod mptcp;
 mod noq_multipath;
+mod paper;
 mod pool;
 mod quic;
 mod quic_message;
+mod receipts;
 mod stream;
 mod tcp;
 mod tcp_fresh;
@@ -87,8 +89,8 @@ pub struct Answer {
 pub struct Coding {
     /// Packets that the message would take without coding.
     pub n: u32,
-    /// Packets that had been received when it could be decoded.
-    pub needed: u32,
+    /// Packets that had been received when it could be decoded, if the scheme says.
+    pub needed: Option<u32>,
     /// Packets that the server has sent until it heard so.
     pub sent: u32,
 }
@@ -97,6 +99,7 @@ pub struct Coding {
 pub fn all() -> Vec<Arc<dyn Scheme>> {
     vec![
         Arc::new(cloudburst::Cloudburst::default()),
+        Arc::new(paper::Paper::default()),
         Arc::new(tcp::CUBIC_8),
         Arc::new(tcp::CUBIC_32),
         Arc::new(tcp::BBR_8),

@@ -152,7 +152,10 @@ fn row(round: &Round, size: u32) -> Row {
         p99_us: times.percentile(99.0),
         max_us: times.percentile(100.0),
         sent_per_n: per_n(codings().map(|it| it.sent).sum()),
-        needed_per_n: per_n(codings().map(|it| it.needed).sum()),
+        needed_per_n: codings()
+            .map(|it| it.needed)
+            .sum::<Option<u32>>()
+            .and_then(per_n),
         cpu_us_per_message: cpu_us_per_message(round),
         wire_bytes_per_byte: wire_bytes_per_byte(round),
         bytes_per_message: bytes_per_message(round),
@@ -264,7 +267,7 @@ pub(crate) mod tests {
     fn coding_is_stated_per_packet_of_the_message() {
         let coding = Coding {
             n: 4,
-            needed: 5,
+            needed: Some(5),
             sent: 6,
         };
         let rows = rows(&round(1, &[Some(1), Some(1)], Some(coding)), &[5_000]);
@@ -272,6 +275,12 @@ pub(crate) mod tests {
             (rows[0].sent_per_n, rows[0].needed_per_n),
             (Some(1.5), Some(1.25))
         );
+        let silent = Coding {
+            needed: None,
+            ..coding
+        };
+        let row = &super::rows(&round(1, &[Some(1)], Some(silent)), &[5_000])[0];
+        assert_eq!((row.sent_per_n, row.needed_per_n), (Some(1.5), None));
     }
 
     #[test]

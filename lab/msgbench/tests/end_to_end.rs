@@ -44,7 +44,7 @@ fn all_messages_come_when_nothing_is_in_their_way() -> TestResult {
     require_rig!();
     require!(CongestionControl("cubic") => Ok(()));
     let rig = rig(Duration::ZERO)?;
-    for name in ["tcp_cubic", "quic", "cloudburst"] {
+    for name in ["tcp_cubic", "quic", "cloudburst", "paper"] {
         let measured = measure(&rig, name, Scenario::Idle)?;
         assert!(measured.messages.len() > 50, "{name}");
         for message in &measured.messages {
@@ -102,9 +102,9 @@ fn multipath_schemes_use_all_paths() -> TestResult {
     require_rig!();
     require!(CongestionControl("cubic"), File("/proc/sys/net/mptcp/enabled") => Ok(()));
     let rig = rig(RTT)?;
-    // An even share is 250. noq fills a path before it takes the next one; keeping an idle path
-    // alive makes less than 1.
-    for (name, least_per_mille) in [("mptcp", 50), ("quic_multipath", 5)] {
+    // An even share is 250, which rounds give. noq fills a path before it takes the next one; keeping
+    // an idle path alive makes less than 1.
+    for (name, least_per_mille) in [("mptcp", 50), ("quic_multipath", 5), ("paper", 200)] {
         let before = rig.carried(Direction::ToClient)?;
         measure(&rig, name, Scenario::Idle)?;
         let after = rig.carried(Direction::ToClient)?;

@@ -91,7 +91,7 @@ impl Rig {
         let before = self.carried(direction)?;
         work()?;
         // Also what comes back must be over before the next look.
-        thread::sleep(CROSSING + self.rtt);
+        thread::sleep(CROSSING + self.options.rtt);
         let after = self.carried(direction)?;
         let mut spread = Spread::default();
         for (path, packets) in spread.0.iter_mut().enumerate() {

@@ -11,6 +11,15 @@ use flow_testbed::namespace::NamespaceError;
 
 use super::{LAN, PATHS, Rig, addresses, bulk};
 
+/// The client's UDP port of the first path that is named by its port.
+const FIRST_EXPLICIT_PORT: u16 = 7_011;
+
+/// Returns UDP ports of the client that are bound to one path each, in both directions, as path identifiers
+/// that switches look at. What uses them need not guess paths.
+pub fn explicit_ports() -> [u16; PATHS] {
+    std::array::from_fn(|path| FIRST_EXPLICIT_PORT + path as u16)
+}
+
 /// The mark of packets for a path, and the number of its routing table.
 pub(super) fn mark(path: usize) -> usize {
     path + 1
@@ -29,14 +38,15 @@ impl Rig {
             .enumerate()
             .map(|(path, it)| format!("{it} : {}", mark(path)));
         let pinned: Vec<String> = pinned.collect();
-        for (router, here, there, side) in [
-            (&self.router_a, "saddr", "dport", 0),
-            (&self.router_b, "daddr", "sport", 1),
+        for (router, here, client_port, server_port, side) in [
+            (&self.router_a, "saddr", "sport", "dport", 0),
+            (&self.router_b, "daddr", "dport", "sport", 1),
         ] {
             let (first, seed) = (mark(0), seed.wrapping_mul(2).wrapping_add(side));
-            let mut ports = String::new();
-            for path in 0..PATHS {
-                let _ = write!(ports, "{} : {}, ", bulk::port(path), mark(path));
+            let (mut bulk, mut explicit) = (String::new(), String::new());
+            for (path, port) in explicit_ports().into_iter().enumerate() {
+                let _ = write!(bulk, "{} : {}, ", bulk::port(path), mark(path));
+                let _ = write!(explicit, "{port} : {}, ", mark(path));
             }
             let rules = format!(
                 "table ip steering
@@ -47,7 +57,8 @@ impl Rig {
                      iifname != {LAN} accept
                      meta l4proto {{ tcp, udp }} meta mark set jhash ip saddr . ip daddr . th sport . th dport mod {PATHS} seed {seed:#x} offset {first}
                      meta mark set ip {here} map {{ {} }}
-                     meta mark set tcp {there} map {{ {ports} }}
+                     meta mark set tcp {server_port} map {{ {bulk} }}
+                     meta mark set udp {client_port} map {{ {explicit} }}
                    }}
                  }}\n",
                 pinned.join(", ")
