@@ -1,4 +1,4 @@
-//! `msgbench`: builds the benchmark of messages and runs it.
+//! `msgbench`: builds the agent and the benchmark of messages, and runs that.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -18,8 +18,10 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode> {
+    // Without what only people look at: the terminal view and the status page.
     command::cargo()
-        .args(["build", "--release", "--package", "msgbench"])
+        .args(["build", "--release", "--no-default-features"])
+        .args(["--package", "splitter-agent", "--package", "msgbench"])
         .current_dir(&project.root)
         .run()?;
     let msgbench = project.target.join("release/msgbench");

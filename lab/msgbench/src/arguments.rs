@@ -25,8 +25,8 @@ pub(crate) struct Arguments {
     /// measured as briefly.
     #[arg(long)]
     quick: bool,
-    /// Conditions during the measurement: idle, loss1, loss5, dead, bulk3, bulk4, incast. Default:
-    /// all.
+    /// Conditions during the measurement: idle, loss1, loss5, dead, bulk3, bulk4, bulk4_down, bulk4_queue, incast,
+    /// whole_none, whole_splitter, whole_cloudburst, whole_both. Default: all, or with --quick the first few.
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     scenarios: Option<Vec<Scenario>>,
     /// Schemes to compare, see below. Default: all.
@@ -40,6 +40,11 @@ pub(crate) struct Arguments {
     /// Default: 0.2,10.
     #[arg(long, value_delimiter = ',', value_name = "MS,...", value_parser = parse_positive)]
     rtt_ms: Option<Vec<f64>>,
+    /// Loads of transfers in the scenarios of the whole, in percent of all paths in each direction; short flows and
+    /// messages come on top. Default: 20,40,60,70.
+    #[arg(long, value_delimiter = ',', value_name = "PERCENT,...",
+        value_parser = clap::value_parser!(u32).range(1..=100))]
+    loads: Option<Vec<u32>>,
     /// How long messages arrive in each measurement. Default: 10.
     #[arg(long, value_parser = parse_positive)]
     seconds: Option<f64>,
@@ -55,7 +60,8 @@ pub(crate) struct Arguments {
     /// Rate of each path.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rate_mbit: u32,
-    /// Measure only cells whose name contains this: scenario and round-trip time, as in bulk4-0.2ms.
+    /// Measure only cells whose name contains this: scenario, round-trip time and load, as in bulk4-0.2ms and
+    /// whole_both-0.2ms-load40.
     #[arg(long, value_name = "NAME")]
     cell: Option<String>,
     /// Take over the runs that lie in the directory of a campaign before, and measure the rest.
@@ -65,6 +71,9 @@ pub(crate) struct Arguments {
     /// with --quick target/msgbench/quick].
     #[arg(long, value_name = "DIRECTORY")]
     out: Option<PathBuf>,
+    /// The program splitter, for scenarios with splitters at the borders [default: the one next to this program].
+    #[arg(long, value_name = "FILE")]
+    splitter: Option<PathBuf>,
 }
 
 /// Defaults of a campaign, full or quick.
@@ -76,6 +85,8 @@ struct Defaults {
     seconds: f64,
     seeds: u64,
 }
+
+const LOADS_PERCENT: [u32; 4] = [20, 40, 60, 70];
 
 const FULL: Defaults = Defaults {
     scenarios: &Scenario::ALL,
@@ -102,7 +113,9 @@ impl Arguments {
         let sizes_kb = self.sizes.as_deref().unwrap_or(defaults.sizes_kb);
         let seeds = self.seeds.unwrap_or(defaults.seeds);
         let seconds = self.seconds.unwrap_or(defaults.seconds);
-        Ok(Campaign {
+        let own = std::env::current_exe().context("cannot find this program's own file")?;
+        let splitter = self.splitter.clone();
+        let mut campaign = Campaign {
             cells: self.cells(&defaults)?,
             schemes: self.schemes(&defaults)?,
             seeds: (0..seeds).map(|it| self.seed.wrapping_add(it)).collect(),
@@ -112,9 +125,20 @@ impl Arguments {
                 length: duration(seconds, "--seconds")?,
             },
             rate_mbit: self.rate_mbit,
+            splitter: splitter.unwrap_or_else(|| own.with_file_name("splitter")),
             out: self.out(),
             resume: self.resume,
-        })
+        };
+        let mut cells = std::mem::take(&mut campaign.cells);
+        cells.retain(|cell| !campaign.schemes_of(cell).is_empty());
+        if cells.is_empty() {
+            bail!(
+                "these scenarios measure none of these schemes: whole_none and whole_splitter have those \
+                 without Cloudburst, whole_cloudburst and whole_both have cloudburst and paper"
+            );
+        }
+        campaign.cells = cells;
+        Ok(campaign)
     }
 
     /// Returns the directory for all that is written. A quick look does not replace what took hours.
@@ -133,7 +157,8 @@ impl Arguments {
         let scenarios = self.scenarios.as_deref().unwrap_or(defaults.scenarios);
         let rtts_ms = self.rtt_ms.as_deref().unwrap_or(defaults.rtts_ms);
         let rtts = rtts_ms.iter().map(|ms| duration(ms / 1e3, "--rtt-ms"));
-        let all = cell::cells(&rtts.collect::<Result<Vec<_>>>()?, scenarios);
+        let loads = self.loads.as_deref().unwrap_or(&LOADS_PERCENT);
+        let all = cell::cells(&rtts.collect::<Result<Vec<_>>>()?, scenarios, loads);
         let name = self.cell.as_deref().unwrap_or_default();
         let is_named = |it: &&Cell| it.to_string().contains(name);
         let cells: Vec<Cell> = all.iter().filter(is_named).copied().collect();
@@ -224,13 +249,47 @@ mod tests {
     fn quick_is_a_matter_of_defaults() {
         let schemes = "--schemes=quic";
         let full = campaign(&[schemes]).expect("valid");
-        assert_eq!((full.cells.len(), full.seeds.len()), (7 * 2, 3));
+        // Two of four scenarios of the whole have it, at four loads.
+        assert_eq!((full.cells.len(), full.seeds.len()), ((9 + 2 * 4) * 2, 3));
         let quick =
             campaign(&[schemes, "--quick", "--rtt-ms", "10", "--sizes=5,93"]).expect("valid");
         assert_eq!(names(&quick), ["idle-10ms", "loss1-10ms", "bulk4-10ms"]);
         assert_eq!(quick.seeds.len(), 1);
         assert_eq!(quick.workload.sizes, [5_000, 93_000]);
         assert_ne!(quick.out, full.out);
+    }
+
+    #[test]
+    fn quick_look_takes_less_than_a_minute() {
+        let quick = campaign(&["--quick"]).expect("valid");
+        assert!(quick.count() >= 3 * 3, "{}", quick.count());
+        assert!(
+            quick.length() < Duration::from_secs(60),
+            "{:?}",
+            quick.length()
+        );
+    }
+
+    #[test]
+    fn new_scenarios_take_ten_minutes_at_the_most_with_quick() {
+        let named = "--scenarios=bulk4_down,bulk4_queue,whole_none,whole_splitter,whole_cloudburst,whole_both";
+        let quick = campaign(&["--quick", named]).expect("valid");
+        assert!(
+            quick.length() < Duration::from_secs(600),
+            "{:?}",
+            quick.length()
+        );
+        assert!(names(&quick).contains(&"whole_both-0.2ms-load70".to_owned()));
+    }
+
+    #[test]
+    fn scenario_without_a_scheme_is_left_out_or_reported() {
+        let whole = "--scenarios=whole_none,whole_both";
+        let some = campaign(&["--schemes=quic", whole, "--loads=5", "--rtt-ms=1"]).expect("valid");
+        assert_eq!(names(&some), ["whole_none-1ms-load5"]);
+        let none = campaign(&["--schemes=quic", "--scenarios=whole_both"]);
+        let error = none.err().unwrap_or_default();
+        assert!(error.contains("measure none"), "{error}");
     }
 
     #[test]
@@ -256,6 +315,7 @@ mod tests {
             (["--scenarios=rainy"], "known are idle, loss1"),
             (["--seconds=0"], "more than 0"),
             (["--sizes=0"], "not in 1..=10000"),
+            (["--loads=101"], "101 is not in 1..=100"),
             (["--cell=bulk5"], "there are idle-0.2ms, loss1-0.2ms"),
         ] {
             let error = campaign(&arguments).err().unwrap_or_default();

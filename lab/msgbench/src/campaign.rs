@@ -16,6 +16,13 @@ use crate::{
     workload::Workload,
 };
 
+/// Setting up a run and taking it away takes this long, about.
+const OVERHEAD: Duration = Duration::from_millis(900);
+/// And this much more where transfers run beside, which get going first.
+const BESIDE_OVERHEAD: Duration = Duration::from_millis(1_100);
+/// And this much more with splitters at both borders.
+const BORDERS_OVERHEAD: Duration = Duration::from_millis(2_500);
+
 /// A campaign: all that is to be measured.
 pub struct Campaign {
     /// Cells, those of one round-trip time together: building paths takes a while.
@@ -28,6 +35,8 @@ pub struct Campaign {
     pub workload: Workload,
     /// Rate of each path.
     pub rate_mbit: u32,
+    /// The program `splitter`, for cells with splitters at the borders.
+    pub splitter: PathBuf,
     /// Directory for a file of each cell.
     pub out: PathBuf,
     /// True to take over what lies there of a campaign before.
@@ -71,7 +80,39 @@ pub trait Observer {
 impl Campaign {
     /// How many measurements there are.
     pub fn count(&self) -> usize {
-        self.cells.len() * self.schemes.len() * self.seeds.len()
+        self.cells.iter().map(|cell| self.turns(cell).len()).sum()
+    }
+
+    /// How long all of it takes, about, if nothing is taken over and nothing waits for its limit.
+    pub fn length(&self) -> Duration {
+        let of_cell = |cell: &Cell| {
+            let mut run = self.workload.length + OVERHEAD;
+            if cell.scenario.bulk().is_some() || cell.scenario.has_load() {
+                run += BESIDE_OVERHEAD;
+            }
+            let runs = self.turns(cell);
+            let mut all = run * runs.len() as u32;
+            for (_, scheme) in runs {
+                if cell.scenario.borders(scheme.as_ref()).is_some() {
+                    all += BORDERS_OVERHEAD;
+                }
+            }
+            all
+        };
+        self.cells.iter().map(of_cell).sum()
+    }
+
+    /// Returns the schemes that are measured in a cell.
+    pub fn schemes_of(&self, cell: &Cell) -> Vec<Arc<dyn Scheme>> {
+        let schemes = self.schemes.iter().cloned();
+        schemes
+            .filter(|it| cell.scenario.carries(it.as_ref()))
+            .collect()
+    }
+
+    /// Which scheme is measured when.
+    fn turns(&self, cell: &Cell) -> Vec<(u64, Arc<dyn Scheme>)> {
+        turns(&self.schemes_of(cell), self.seeds.iter().copied())
     }
 
     /// Measures everything. The schemes of a seed follow each other, so that what else the machine
@@ -87,9 +128,9 @@ impl Campaign {
         let mut rows = Vec::new();
         for cell in &self.cells {
             let taken = self.taken_over(&finished, cell);
-            let lacking = self.lacking(&taken);
-            if lacking.len() < self.schemes.len() * self.seeds.len() {
-                let known = self.schemes.len() * self.seeds.len() - lacking.len();
+            let lacking = self.lacking(cell, &taken);
+            let known = self.turns(cell).len() - lacking.len();
+            if known > 0 {
                 observer.takes_over(cell, known);
             }
             let of_cell = CellRun {
@@ -120,15 +161,16 @@ impl Campaign {
         let kept: Vec<KeptRow> = finished.take_over(&cell.to_string(), &self.conditions());
         let rows = kept.into_iter().map(Row::from);
         rows.filter(|row| {
-            let is_compared = self.schemes.iter().any(|it| it.name() == row.scheme);
+            let schemes = self.schemes_of(cell);
+            let is_compared = schemes.iter().any(|it| it.name() == row.scheme);
             is_compared && self.seeds.contains(&row.seed)
         })
         .collect()
     }
 
     /// The runs of which `taken` has no rows.
-    fn lacking(&self, taken: &[Row]) -> Vec<(u64, Arc<dyn Scheme>)> {
-        let mut lacking = turns(&self.schemes, self.seeds.iter().copied());
+    fn lacking(&self, cell: &Cell, taken: &[Row]) -> Vec<(u64, Arc<dyn Scheme>)> {
+        let mut lacking = self.turns(cell);
         lacking.retain(|(seed, scheme)| {
             let mut rows = taken.iter();
             !rows.any(|it| it.seed == *seed && it.scheme == scheme.name())
@@ -166,7 +208,11 @@ impl CellRun<'_> {
             match self.measure(rig, *seed, scheme) {
                 Ok(measured) => rows.extend(measured),
                 Err(error) if self.cancel.is_cancelled() => return Err(error),
-                Err(error) => observer.fails(&error),
+                Err(error) => {
+                    // It may have left something on the paths.
+                    (*built, steered) = (None, None);
+                    observer.fails(&error);
+                }
             }
             let kept: Vec<KeptRow> = rows.iter().cloned().map(KeptRow::from).collect();
             let conditions = self.campaign.conditions();
@@ -212,6 +258,9 @@ impl CellRun<'_> {
             cell: *self.cell,
             scheme,
             arrivals: &workload.arrivals(self.cell.scenario, seed),
+            length: workload.length,
+            seed,
+            splitter: &self.campaign.splitter,
         };
         let measurement = run.measure(self.cancel)?;
         let round = Round {
@@ -236,6 +285,7 @@ mod tests {
             cells: vec![Cell {
                 rtt: Duration::from_millis(10),
                 scenario: Scenario::Loss1,
+                load_percent: None,
             }],
             schemes,
             seeds: vec![1, 2],
@@ -245,6 +295,7 @@ mod tests {
                 length: Duration::from_secs(1),
             },
             rate_mbit: 50,
+            splitter: PathBuf::new(),
             out,
             resume: true,
         }
@@ -278,12 +329,28 @@ mod tests {
         assert_eq!(taken[0], of("quic", 1)[0]);
         assert!(taken[1].p99_us.is_nan(), "none of 93 kB");
         let lacking: Vec<_> = campaign
-            .lacking(&taken)
+            .lacking(&cell, &taken)
             .into_iter()
             .map(|(seed, scheme)| (seed, scheme.name()))
             .collect();
         assert_eq!(lacking, [(1, "tcp_cubic"), (2, "quic"), (2, "tcp_cubic")]);
         Ok(())
+    }
+
+    #[test]
+    fn whole_has_each_scheme_where_it_belongs() {
+        let mut campaign = campaign(PathBuf::new(), &["quic", "cloudburst"]);
+        let loads = crate::cell::cells(&[Duration::ZERO], &Scenario::ALL[9..], &[40]);
+        campaign.cells = loads;
+        let names = campaign.cells.iter().map(|cell| {
+            let schemes = campaign.schemes_of(cell);
+            schemes.iter().map(|it| it.name()).collect::<Vec<_>>()
+        });
+        let expected = [["quic"], ["quic"], ["cloudburst"], ["cloudburst"]];
+        assert_eq!(names.collect::<Vec<_>>(), expected);
+        assert_eq!(campaign.count(), 4 * 2);
+        let plain = Duration::from_secs(1) + OVERHEAD + BESIDE_OVERHEAD;
+        assert_eq!(campaign.length(), plain * 8 + BORDERS_OVERHEAD * 4);
     }
 
     #[test]

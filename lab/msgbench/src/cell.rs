@@ -11,6 +11,8 @@ pub struct Cell {
     pub rtt: Duration,
     /// Conditions on the paths meanwhile.
     pub scenario: Scenario,
+    /// The load of transfers beside, in percent of all paths, in scenarios that have one.
+    pub load_percent: Option<u32>,
 }
 
 impl Cell {
@@ -20,18 +22,33 @@ impl Cell {
     }
 }
 
-/// Named like `bulk4-0.2ms`.
+/// Named like `bulk4-0.2ms` or `whole_both-0.2ms-load40`.
 impl fmt::Display for Cell {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}-{}ms", self.scenario.name(), self.rtt_ms())
+        write!(formatter, "{}-{}ms", self.scenario.name(), self.rtt_ms())?;
+        match self.load_percent {
+            Some(load) => write!(formatter, "-load{load}"),
+            None => Ok(()),
+        }
     }
 }
 
-/// Lists the cells in the order in which they are measured: by round-trip time, and by scenario within.
-pub fn cells(rtts: &[Duration], scenarios: &[Scenario]) -> Vec<Cell> {
-    let mut cells = Vec::with_capacity(rtts.len() * scenarios.len());
+/// Lists the cells in the order in which they are measured: by round-trip time, by load, and by scenario within, so
+/// that those which are compared follow each other.
+pub fn cells(rtts: &[Duration], scenarios: &[Scenario], loads_percent: &[u32]) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let (loaded, others): (Vec<Scenario>, Vec<Scenario>) =
+        scenarios.iter().partition(|it| it.has_load());
     for &rtt in rtts {
-        cells.extend(scenarios.iter().map(|&scenario| Cell { rtt, scenario }));
+        let cell = |&scenario: &Scenario, load_percent| Cell {
+            rtt,
+            scenario,
+            load_percent,
+        };
+        cells.extend(others.iter().map(|it| cell(it, None)));
+        for &load in loads_percent {
+            cells.extend(loaded.iter().map(|it| cell(it, Some(load))));
+        }
     }
     cells
 }
@@ -41,13 +58,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_named_by_scenario_and_round_trip() {
+    fn cells_are_named_by_scenario_round_trip_and_load() {
         let rtts = [200, 10_000].map(Duration::from_micros);
-        let cells = cells(&rtts, &[Scenario::Idle, Scenario::Bulk4]);
-        let names: Vec<_> = cells.iter().map(Cell::to_string).collect();
-        assert_eq!(
-            names,
-            ["idle-0.2ms", "bulk4-0.2ms", "idle-10ms", "bulk4-10ms"]
-        );
+        let scenarios = [
+            Scenario::WholeNone,
+            Scenario::Bulk4Down,
+            Scenario::WholeBoth,
+        ];
+        let names: Vec<_> = cells(&rtts, &scenarios, &[20, 70])
+            .iter()
+            .map(Cell::to_string)
+            .collect();
+        let expected = [
+            "bulk4_down-0.2ms",
+            "whole_none-0.2ms-load20",
+            "whole_both-0.2ms-load20",
+            "whole_none-0.2ms-load70",
+            "whole_both-0.2ms-load70",
+        ];
+        assert_eq!(names[..5], expected);
+        assert_eq!(names[9], "whole_both-10ms-load70");
     }
 }

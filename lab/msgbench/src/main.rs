@@ -5,7 +5,7 @@ mod arguments;
 
 use std::{process::ExitCode, thread, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Parser as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use msgbench::{
@@ -44,6 +44,13 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments, cancel: &CancellationToken) -> Result<ExitCode> {
     Rig::require().context("cannot measure here")?;
     let campaign = arguments.campaign()?;
+    require_splitter(&campaign).context("cannot measure with splitters at the borders")?;
+    eprintln!(
+        "cells: {}, runs: {}; about {} minutes",
+        campaign.cells.len(),
+        campaign.count(),
+        campaign.length().as_secs().div_ceil(60)
+    );
     cancel_on_interrupt(cancel)?;
 
     let mut progress = Progress::new(&campaign);
@@ -67,6 +74,26 @@ fn run(arguments: &Arguments, cancel: &CancellationToken) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Checks what cells with splitters at the borders need, if there are some.
+fn require_splitter(campaign: &Campaign) -> Result<()> {
+    let needs = |cell: &Cell| {
+        let schemes = campaign.schemes_of(cell);
+        let mut schemes = schemes.iter();
+        schemes.any(|it| cell.scenario.borders(it.as_ref()).is_some())
+    };
+    if !campaign.cells.iter().any(needs) {
+        return Ok(());
+    }
+    Rig::require_borders()?;
+    if !campaign.splitter.is_file() {
+        bail!(
+            "there is no program {}; build splitter-agent, or name it with --splitter",
+            campaign.splitter.display()
+        );
+    }
+    Ok(())
 }
 
 /// Describes the campaign in a sentence or two.

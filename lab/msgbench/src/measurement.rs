@@ -1,6 +1,7 @@
 //! One scheme in one scenario with one schedule of messages.
 
 use std::{
+    path::Path,
     rc::Rc,
     sync::{Arc, OnceLock},
     thread,
@@ -24,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cell::Cell,
-    rig::{Bulk, Direction, Rig, addresses},
+    rig::{Borders, Bulk, Direction, Rig, SiteTraffic, SiteTrafficOptions, addresses},
     scheme::{Answer, Client, Coding, Scheme},
     server::Server,
     workload::{self, Arrival},
@@ -53,6 +54,12 @@ pub struct Run<'a> {
     pub scheme: &'a Arc<dyn Scheme>,
     /// Messages, with their sizes and start times.
     pub arrivals: &'a [Arrival],
+    /// For how long they arrive.
+    pub length: Duration,
+    /// Seed of what else is random.
+    pub seed: u64,
+    /// The program `splitter`, for cells with splitters at the borders.
+    pub splitter: &'a Path,
 }
 
 /// The result of one measurement.
@@ -66,6 +73,9 @@ pub struct Measurement {
     pub wire: WireBytes,
     /// Goodput of bulk transfers, if there were any.
     pub bulk_mbit_per_s: Option<f64>,
+    /// Completion times of short TCP flows beside, where there were some; `None` for one that had not finished
+    /// [`LIMIT`] after the last message was due.
+    pub short_flows: Option<Vec<Option<Duration>>>,
 }
 
 /// Bytes that messages have put on the paths, headers, repair and acknowledgements included, as the
@@ -105,20 +115,35 @@ pub struct Message {
 }
 
 impl Run<'_> {
-    /// Opens connections on healthy paths, then impairs or fills them, then measures. The paths are
-    /// healed at the end.
+    /// Starts splitters if the cell has some, opens connections on healthy paths, then impairs or fills them, then
+    /// measures. The paths are healed at the end, and splitters are gone.
     ///
     /// # Errors
-    /// When something could not be set up, or `cancel` was called. A message that fails is no error.
+    /// When something could not be set up or taken away, or `cancel` was called; the rig may not be as it was then. A
+    /// message that fails is no error.
     pub fn measure(&self, cancel: &CancellationToken) -> Result<Measurement> {
         self.rig.impair(None)?;
-        self.scheme.prepare(self.rig)?;
+        self.scheme.prepare(self.rig, self.cell.scenario)?;
+        let borders = self.cell.scenario.borders(self.scheme.as_ref());
+        let borders = borders.map(|options| self.rig.split(self.splitter, options, cancel));
+        let borders = borders.transpose()?;
+        let measured = self
+            .measure_messages(cancel)
+            .with_context(|| format!("cannot measure {} in {}", self.scheme.name(), self.cell));
+        let removed = borders.map_or(Ok(()), Borders::remove);
+        self.rig.impair(None)?;
+        let measured = measured?;
+        removed?;
+        Ok(measured)
+    }
+
+    fn measure_messages(&self, cancel: &CancellationToken) -> Result<Measurement> {
         let servers = addresses::servers();
         let servers = servers.iter().take(workload::servers(self.cell.scenario));
         let servers = servers
             .map(|address| Server::start(self.scheme, &self.rig.server, *address))
             .collect::<Result<Vec<_>>>()?;
-        let measured = self.rig.client.enter(|| {
+        self.rig.client.enter(|| {
             let runtime = runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?;
@@ -128,9 +153,7 @@ impl Run<'_> {
                     measured = self.drive(&servers) => measured,
                 }
             })
-        });
-        self.rig.impair(None)?;
-        measured?.with_context(|| format!("cannot measure {} in {}", self.scheme.name(), self.cell))
+        })?
     }
 
     /// Runs in the client's namespace.
@@ -142,7 +165,11 @@ impl Run<'_> {
         for client in &clients {
             warm_up(client.as_ref()).await?;
         }
-        let bulk = self.start_bulk().await?;
+        let bulk = self.start_bulk()?;
+        let site = self.start_site_traffic()?;
+        if bulk.is_some() || site.is_some() {
+            sleep(self.lead()).await;
+        }
         self.rig.impair(self.cell.scenario.impairment())?;
 
         let before = self.state(servers, bulk.as_ref()).await?;
@@ -151,22 +178,43 @@ impl Run<'_> {
 
         let seconds = (after.at - before.at).as_secs_f64();
         let bulk_bytes = after.bulk_bytes - before.bulk_bytes;
+        let bulk_mbit = bulk.map(|_| bulk_bytes as f64 * 8.0 / 1e6 / seconds);
+        let site = match site {
+            Some(site) => Some(site.end().await?),
+            None => None,
+        };
         Ok(Measurement {
             messages,
             server_cpu: after.server_cpu.saturating_sub(before.server_cpu),
             wire: after.wire.since(before.wire),
-            bulk_mbit_per_s: bulk.map(|_| bulk_bytes as f64 * 8.0 / 1e6 / seconds),
+            bulk_mbit_per_s: bulk_mbit.or(site.as_ref().map(|it| it.bulk_mbit_per_s)),
+            short_flows: site.map(|it| it.short),
         })
     }
 
-    async fn start_bulk(&self) -> Result<Option<Bulk>, NamespaceError> {
-        let paths = self.cell.scenario.bulk_paths();
-        if paths.is_empty() {
-            return Ok(None);
-        }
-        let bulk = Bulk::start(self.rig, paths)?;
-        sleep(BULK_LEAD + self.cell.rtt * BULK_LEAD_ROUND_TRIPS).await;
-        Ok(Some(bulk))
+    fn start_bulk(&self) -> Result<Option<Bulk>, NamespaceError> {
+        let bulk = self.cell.scenario.bulk();
+        bulk.map(|(paths, directions)| Bulk::start(self.rig, paths, directions))
+            .transpose()
+    }
+
+    fn start_site_traffic(&self) -> Result<Option<SiteTraffic>, NamespaceError> {
+        let load = self.cell.load_percent;
+        load.map(|load_percent| {
+            self.rig.start_site_traffic(SiteTrafficOptions {
+                load_percent,
+                lead: self.lead(),
+                length: self.length,
+                drain: LIMIT,
+                seed: self.seed,
+            })
+        })
+        .transpose()
+    }
+
+    /// How long other traffic flows before messages do.
+    fn lead(&self) -> Duration {
+        BULK_LEAD + self.cell.rtt * BULK_LEAD_ROUND_TRIPS
     }
 
     async fn state(&self, servers: &[Server], bulk: Option<&Bulk>) -> Result<State> {

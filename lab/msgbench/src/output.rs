@@ -7,21 +7,16 @@ use std::{
 
 use flow_report::{Axis, Median, Page, Plot, Series, Summary, Table};
 
-use crate::{
-    scenario::Scenario,
-    summary::{Row, by_seed, median},
-};
+use crate::summary::{Row, by_seed, median};
 
 /// Points of a cumulative distribution.
 const CURVE_POINTS: usize = 200;
 /// File that holds all plots on one page.
 const PAGE: &str = "index.html";
 
-/// A group of rows for one plot: everything measured under the same conditions.
+/// A group of rows for one plot: everything measured under the same conditions. There is one at least.
 #[derive(Clone, Debug)]
 struct Group<'a> {
-    scenario: Scenario,
-    rtt_ms: f64,
     rows: Vec<&'a Row>,
 }
 
@@ -64,16 +59,10 @@ pub fn write(directory: &Path, rows: &[Row], about: &str) -> io::Result<PathBuf>
 fn groups(rows: &[Row]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for row in rows {
-        let known = groups
-            .iter_mut()
-            .find(|it| (it.scenario, it.rtt_ms) == (row.scenario, row.rtt_ms));
-        match known {
+        let mut known = groups.iter_mut();
+        match known.find(|it| it.rows[0].is_of_the_cell_of(row)) {
             Some(group) => group.rows.push(row),
-            None => groups.push(Group {
-                scenario: row.scenario,
-                rtt_ms: row.rtt_ms,
-                rows: vec![row],
-            }),
+            None => groups.push(Group { rows: vec![row] }),
         }
     }
     groups
@@ -81,12 +70,18 @@ fn groups(rows: &[Row]) -> Vec<Group<'_>> {
 
 impl Group<'_> {
     fn title(&self) -> String {
-        let (name, about) = (self.scenario.name(), self.scenario.about());
-        format!("{name}: {about}, RTT {} ms", self.rtt_ms)
+        let row = self.rows[0];
+        let (name, about) = (row.scenario.name(), row.scenario.about());
+        let load = row.load_percent;
+        let load = load.map_or_else(String::new, |it| format!(", transfers at {it} %"));
+        format!("{name}: {about}{load}, RTT {} ms", row.rtt_ms)
     }
 
     fn file(&self, what: &str) -> String {
-        format!("{}-{}ms-{what}.svg", self.scenario.name(), self.rtt_ms)
+        let row = self.rows[0];
+        let load = row.load_percent;
+        let load = load.map_or_else(String::new, |it| format!("-load{it}"));
+        format!("{}-{}ms{load}-{what}.svg", row.scenario.name(), row.rtt_ms)
     }
 
     /// Returns the schemes in the order in which they come up.
@@ -103,11 +98,11 @@ impl Group<'_> {
     /// Returns the rows of a scheme and a size, one for each seed.
     fn of(&self, scheme: &str, size: u32) -> impl Iterator<Item = &Row> {
         let rows = self.rows.iter().copied();
-        rows.filter(move |row| row.scheme == scheme && row.size == size)
+        rows.filter(move |row| row.scheme == scheme && row.size == Some(size))
     }
 
     fn sizes(&self) -> Vec<u32> {
-        let mut sizes: Vec<_> = self.rows.iter().map(|row| row.size).collect();
+        let mut sizes: Vec<_> = self.rows.iter().filter_map(|row| row.size).collect();
         sizes.sort_unstable();
         sizes.dedup();
         sizes
@@ -178,7 +173,9 @@ fn line(rows: &[&Row]) -> [String; 14] {
     let longest = rows.iter().map(|it| it.max_us).fold(f64::NAN, f64::max);
     [
         rows[0].scheme.clone(),
-        kilobytes(rows[0].size),
+        rows[0]
+            .size
+            .map_or("short TCP beside".to_owned(), kilobytes),
         sum(&|it| it.messages).to_string(),
         sum(&|it| it.failures).to_string(),
         ms(&|it| it.mean_us),

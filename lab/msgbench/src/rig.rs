@@ -12,9 +12,11 @@
 //! stand for several hosts.
 
 mod accounting;
+mod borders;
 mod bulk;
 mod check;
 mod impairment;
+mod site_traffic;
 mod steering;
 
 use std::{fmt::Write as _, net::Ipv4Addr, path::Path, time::Duration};
@@ -29,9 +31,11 @@ use flow_testbed::{
 
 pub use self::{
     accounting::AccountingError,
-    bulk::Bulk,
+    borders::{BorderOptions, Borders, CLOUDBURST_DSCP},
+    bulk::{Bulk, BulkDirections},
     check::{PathCheckError, Spread},
     impairment::Impairment,
+    site_traffic::{SiteFlows, SiteTraffic, SiteTrafficOptions},
     steering::explicit_ports,
 };
 
@@ -94,6 +98,8 @@ pub mod addresses {
     pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
     /// The server's own address, for bulk traffic.
     pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 2);
+    /// Addresses for transfers between the sites, of client and server.
+    pub const GENERATORS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 1, 0, 3), Ipv4Addr::new(10, 2, 0, 3)];
 
     /// Addresses of the client that are bound to one path each, in both directions, as those of a
     /// host with four uplinks. What uses them need not guess paths by ports.
@@ -199,11 +205,27 @@ impl Rig {
         Ok(carried)
     }
 
+    /// Describes the queues before all paths, as `tc` does.
+    ///
+    /// # Errors
+    /// When `tc` fails.
+    pub fn queues(&self) -> Result<String, NamespaceError> {
+        let mut queues = String::new();
+        for router in [&self.router_a, &self.router_b] {
+            for device in PATH_DEVICES {
+                queues += &router.run(&format!("tc qdisc show dev {device}"))?;
+            }
+        }
+        Ok(queues)
+    }
+
     fn set_up_sites(&self, wired: bool) -> Result<(), NamespaceError> {
         let pinned = addresses::pinned();
-        let client_addresses = [&[addresses::CLIENT], &pinned[..]].concat();
+        let client_addresses =
+            [&[addresses::CLIENT, addresses::GENERATORS[0]], &pinned[..]].concat();
         let servers = addresses::servers();
-        let server_addresses = [&[addresses::SERVER], &servers[..]].concat();
+        let server_addresses =
+            [&[addresses::SERVER, addresses::GENERATORS[1]], &servers[..]].concat();
         for (number, router, host, host_addresses, wired) in [
             (1, &self.router_a, &self.client, client_addresses, true),
             (2, &self.router_b, &self.server, server_addresses, wired),
@@ -241,17 +263,17 @@ impl Rig {
         for (router, near, far) in [(&self.router_a, 1, 2), (&self.router_b, 2, 1)] {
             let mut batch = String::new();
             for (path, device) in PATH_DEVICES.iter().enumerate() {
-                let address = |end| format!("10.9.{path}.{end}");
                 let mac = |end| format!("02:00:00:09:{path:02x}:{end:02x}");
-                let (gateway, mark) = (address(far), steering::mark(path));
+                let (gateway, mark, table) = (gateway(path, far), steering::mark(path), path + 1);
                 let _ = writeln!(batch, "link set {device} address {} up", mac(near));
-                let _ = writeln!(batch, "address add {}/24 dev {device}", address(near));
+                let own = self::gateway(path, near);
+                let _ = writeln!(batch, "address add {own}/24 dev {device}");
                 let _ = writeln!(batch, "{}", neighbour(&gateway, &mac(far), device));
                 let _ = writeln!(
                     batch,
-                    "route add default via {gateway} dev {device} table {mark}"
+                    "route add default via {gateway} dev {device} table {table}"
                 );
-                let _ = writeln!(batch, "rule add fwmark {mark} table {mark}");
+                let _ = writeln!(batch, "rule add fwmark {mark} table {table}");
             }
             // What the router itself has to say, and what is neither TCP nor UDP.
             let _ = writeln!(batch, "route add default via 10.9.0.{far} dev path0");
@@ -274,6 +296,11 @@ pub enum Direction {
     ToServer,
     /// Answers, from servers to clients.
     ToClient,
+}
+
+/// The address of a router (1 or 2) on a path.
+fn gateway(path: usize, router: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 9, path as u8, router)
 }
 
 /// Entered by hand, so that no packet waits for address resolution.

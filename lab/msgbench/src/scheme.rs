@@ -27,7 +27,7 @@ use anyhow::Result;
 use flow_testbed::require::Requirement;
 use futures_util::future::LocalBoxFuture;
 
-use crate::rig::Rig;
+use crate::{rig::Rig, scenario::Scenario};
 
 /// Size of a request to the server, whatever size of answer it asks for.
 pub const REQUEST_BYTES: usize = 1_500;
@@ -49,12 +49,17 @@ pub trait Scheme: Send + Sync {
         Vec::new()
     }
 
-    /// Sets up what it needs in the namespaces; called before each measurement.
+    /// Returns true for what a network is to treat as Cloudburst.
+    fn is_cloudburst(&self) -> bool {
+        false
+    }
+
+    /// Sets up what it needs in the namespaces and for the scenario; called before each measurement.
     ///
     /// # Errors
     /// When that could not be done.
-    fn prepare(&self, rig: &Rig) -> Result<()> {
-        let _ = rig;
+    fn prepare(&self, rig: &Rig, scenario: Scenario) -> Result<()> {
+        let _ = (rig, scenario);
         Ok(())
     }
 

@@ -11,18 +11,32 @@ use crate::{
     scenario::Scenario,
 };
 
+/// What a row is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Traffic {
+    /// Messages by the scheme.
+    Message,
+    /// Short TCP flows beside the scheme's messages.
+    ShortTcp,
+}
+
 /// The results of one scheme with messages of one size in one scenario, with one seed. A message
-/// that failed counts as one that took 5 s.
+/// that failed counts as one that took 5 s, and so does a flow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Conditions on the paths meanwhile.
     pub scenario: Scenario,
     /// Round-trip time without queues.
     pub rtt_ms: f64,
+    /// The load of transfers beside, in percent of all paths, in scenarios that have one.
+    pub load_percent: Option<u32>,
     /// Name of the scheme.
     pub scheme: String,
-    /// Size of the messages in bytes.
-    pub size: u32,
+    /// Tells messages from flows beside.
+    pub traffic: Traffic,
+    /// Size of the messages in bytes; `None` for short flows, whose sizes are mixed.
+    pub size: Option<u32>,
     /// Seed of the arrivals, and of the routers' hash.
     pub seed: u64,
     /// How many were asked for.
@@ -96,9 +110,10 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
-/// Rows of one round, by size.
+/// Rows of one round: messages by size, and short flows if there were some.
 pub fn rows(round: &Round, sizes: &[u32]) -> Vec<Row> {
-    sizes.iter().map(|size| row(round, *size)).collect()
+    let messages = sizes.iter().map(|size| of_messages(round, *size));
+    messages.chain(of_short_flows(round)).collect()
 }
 
 /// Groups rows that differ by their seed alone, in the order in which they first come up.
@@ -120,49 +135,73 @@ pub(crate) fn median(rows: &[&Row], figure: impl Fn(&Row) -> Option<f64>) -> Opt
 
 impl Row {
     fn differs_by_seed(&self, other: &Self) -> bool {
-        (self.scenario, self.rtt_ms, &self.scheme, self.size)
-            == (other.scenario, other.rtt_ms, &other.scheme, other.size)
+        self.is_of_the_cell_of(other)
+            && (&self.scheme, self.traffic, self.size) == (&other.scheme, other.traffic, other.size)
+    }
+
+    /// Returns true if both were measured under the same conditions.
+    pub(crate) fn is_of_the_cell_of(&self, other: &Self) -> bool {
+        (self.scenario, self.rtt_ms, self.load_percent)
+            == (other.scenario, other.rtt_ms, other.load_percent)
     }
 }
 
-fn row(round: &Round, size: u32) -> Row {
-    let of_size = || {
-        let messages = round.measurement.messages.iter();
-        messages.filter(move |it| it.bytes == size)
-    };
-    let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
-    let completions = of_size().map(|it| microseconds(it.completion.unwrap_or(LIMIT)));
-    let completions_us: Vec<f64> = completions.collect();
-    let times = Summary::new(completions_us.iter().copied());
-    let codings = || of_size().filter_map(|it| it.coding.as_ref()?.get());
-    let coded_packets: u32 = codings().map(|it| it.n).sum();
-    let per_n =
-        |packets: u32| (coded_packets > 0).then(|| f64::from(packets) / f64::from(coded_packets));
+/// A row with the times alone.
+fn of_times(round: &Round, traffic: Traffic, times: impl Iterator<Item = Option<Duration>>) -> Row {
+    let times: Vec<Option<Duration>> = times.collect();
+    let microseconds = |time: &Option<Duration>| time.unwrap_or(LIMIT).as_secs_f64() * 1e6;
+    let completions_us: Vec<f64> = times.iter().map(microseconds).collect();
+    let summary = Summary::new(completions_us.iter().copied());
     let bulk_mbit = round.measurement.bulk_mbit_per_s;
     Row {
         scenario: round.cell.scenario,
         rtt_ms: round.cell.rtt_ms(),
+        load_percent: round.cell.load_percent,
         scheme: round.scheme.to_owned(),
-        size,
+        traffic,
+        size: None,
         seed: round.seed,
-        messages: of_size().count(),
-        failures: of_size().filter(|it| it.completion.is_none()).count(),
-        mean_us: times.mean(),
-        p50_us: times.percentile(50.0),
-        p99_us: times.percentile(99.0),
-        max_us: times.percentile(100.0),
-        sent_per_n: per_n(codings().map(|it| it.sent).sum()),
-        needed_per_n: codings()
-            .map(|it| it.needed)
-            .sum::<Option<u32>>()
-            .and_then(per_n),
-        cpu_us_per_message: cpu_us_per_message(round),
-        wire_bytes_per_byte: wire_bytes_per_byte(round),
-        bytes_per_message: bytes_per_message(round),
+        messages: times.len(),
+        failures: times.iter().filter(|it| it.is_none()).count(),
+        mean_us: summary.mean(),
+        p50_us: summary.percentile(50.0),
+        p99_us: summary.percentile(99.0),
+        max_us: summary.percentile(100.0),
+        sent_per_n: None,
+        needed_per_n: None,
+        cpu_us_per_message: f64::NAN,
+        wire_bytes_per_byte: None,
+        bytes_per_message: None,
         bulk_mbit,
         bulk_mbit_per_s: bulk_mbit,
         completions_us,
     }
+}
+
+fn of_messages(round: &Round, size: u32) -> Row {
+    let of_size = || {
+        let messages = round.measurement.messages.iter();
+        messages.filter(move |it| it.bytes == size)
+    };
+    let codings = || of_size().filter_map(|it| it.coding.as_ref()?.get());
+    let coded_packets: u32 = codings().map(|it| it.n).sum();
+    let per_n =
+        |packets: u32| (coded_packets > 0).then(|| f64::from(packets) / f64::from(coded_packets));
+    let needed: Option<u32> = codings().map(|it| it.needed).sum();
+    Row {
+        size: Some(size),
+        sent_per_n: per_n(codings().map(|it| it.sent).sum()),
+        needed_per_n: needed.and_then(per_n),
+        cpu_us_per_message: cpu_us_per_message(round),
+        wire_bytes_per_byte: wire_bytes_per_byte(round),
+        bytes_per_message: bytes_per_message(round),
+        ..of_times(round, Traffic::Message, of_size().map(|it| it.completion))
+    }
+}
+
+fn of_short_flows(round: &Round) -> Option<Row> {
+    let flows = round.measurement.short_flows.as_ref()?;
+    Some(of_times(round, Traffic::ShortTcp, flows.iter().copied()))
 }
 
 fn cpu_us_per_message(round: &Round) -> f64 {
@@ -210,6 +249,7 @@ pub(crate) mod tests {
             cell: Cell {
                 rtt: Duration::from_millis(10),
                 scenario: Scenario::Loss1,
+                load_percent: None,
             },
             scheme: "tried",
             seed,
@@ -221,6 +261,7 @@ pub(crate) mod tests {
                     to_client: 11_000,
                 },
                 bulk_mbit_per_s: Some(9.0),
+                short_flows: None,
             },
         }
     }
@@ -238,6 +279,30 @@ pub(crate) mod tests {
         assert_eq!((row.sent_per_n, row.bulk_mbit), (None, Some(9.0)));
         assert_eq!(without.messages, 0);
         assert!(without.p99_us.is_nan());
+    }
+
+    #[test]
+    fn short_flows_have_a_row_of_their_own() {
+        let mut round = round(7, &[Some(1)], None);
+        round.cell.scenario = Scenario::WholeBoth;
+        round.cell.load_percent = Some(40);
+        round.measurement.short_flows = Some(vec![Some(Duration::from_millis(4)), None]);
+        let rows = rows(&round, &[5_000]);
+        let [message, flows] = &rows[..] else {
+            panic!("messages and flows: {rows:?}");
+        };
+        assert_eq!((message.size, message.messages), (Some(5_000), 1));
+        let expected = (Traffic::ShortTcp, None, 2, 1);
+        let found = (flows.traffic, flows.size, flows.messages, flows.failures);
+        assert_eq!(found, expected);
+        assert_eq!((flows.p50_us, flows.max_us), (4_000.0, 5e6));
+        assert_eq!(by_seed(&rows).len(), 2);
+        let json = serde_json::to_value(flows).expect("plain data");
+        assert_eq!(
+            (&json["traffic"], &json["load_percent"]),
+            (&"short_tcp".into(), &40.into())
+        );
+        assert!(json["size"].is_null() && json["cpu_us_per_message"].is_null());
     }
 
     #[test]

@@ -1,6 +1,13 @@
 //! Messages over the rig, and whether the rig is what it says.
 
-use std::{error::Error, io, net::UdpSocket, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    io,
+    net::UdpSocket,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use flow_testbed::{namespace::TUN, require, require::Requirement::*};
 use msgbench::{
@@ -157,6 +164,72 @@ fn bulk_transfers_fill_the_paths() -> TestResult {
     Ok(())
 }
 
+#[test]
+fn bulk_in_the_answers_direction_leaves_the_other_one_alone() -> TestResult {
+    require_rig!();
+    require!(CongestionControl("cubic") => Ok(()));
+    let rig = rig(Duration::ZERO)?;
+    let carried = || -> Result<_, Box<dyn Error>> {
+        let mut bytes = [0, 0];
+        for (bytes, direction) in bytes
+            .iter_mut()
+            .zip([Direction::ToServer, Direction::ToClient])
+        {
+            *bytes = rig
+                .carried(direction)?
+                .iter()
+                .map(|it| it.bytes)
+                .sum::<u64>();
+        }
+        Ok(bytes)
+    };
+    let before = carried()?;
+    let measured = measure(&rig, "tcp_cubic", Scenario::Bulk4Down)?;
+    let after = carried()?;
+    assert!(measured.bulk_mbit_per_s > Some(50.0), "{measured:?}");
+    let [there, back] = [after[0] - before[0], after[1] - before[1]];
+    assert!(there * 10 < back, "{there} {back}");
+    Ok(())
+}
+
+#[test]
+fn splitters_share_the_paths_and_leave_nothing() -> TestResult {
+    require_rig!();
+    require!(CongestionControl("cubic"), FileSystem("bpf"), QueueingDiscipline("htb") => Ok(()));
+    let program: &'static str = splitter()?.display().to_string().leak();
+    require!(File(program) => Ok(()));
+    let rig = rig(Duration::ZERO)?;
+    // The kernel numbers what is put back anew.
+    let queues = || -> Result<_, Box<dyn Error>> {
+        let shown = rig.queues()?;
+        let words = shown.split_whitespace().filter(|it| !it.ends_with(':'));
+        Ok(words.map(str::to_owned).collect::<Vec<_>>())
+    };
+    let before = queues()?;
+    for (name, scenario) in [
+        ("cloudburst", Scenario::Bulk4Queue),
+        ("paper", Scenario::WholeBoth),
+        ("tcp_cubic", Scenario::WholeSplitter),
+    ] {
+        let measured = measure(&rig, name, scenario)?;
+        let arrived = measured
+            .messages
+            .iter()
+            .filter(|it| it.completion.is_some());
+        assert!(arrived.count() > 50, "{name}: {measured:?}");
+        assert!(measured.bulk_mbit_per_s > Some(1.0), "{name}");
+        assert_eq!(
+            measured.short_flows.is_some(),
+            scenario.has_load(),
+            "{name}"
+        );
+        let flows = measured.short_flows.unwrap_or_default();
+        assert!(flows.iter().all(Option::is_some), "{name}: {flows:?}");
+        assert_eq!(queues()?, before, "{name}");
+    }
+    Ok(())
+}
+
 fn rig(rtt: Duration) -> Result<Rig, Box<dyn Error>> {
     Ok(Rig::build(RigOptions { rate_mbit: 50, rtt })?)
 }
@@ -171,11 +244,25 @@ fn measure(rig: &Rig, scheme: &str, scenario: Scenario) -> Result<Measurement, B
     };
     let run = Run {
         rig,
-        cell: Cell { rtt: RTT, scenario },
+        cell: Cell {
+            rtt: RTT,
+            scenario,
+            load_percent: scenario.has_load().then_some(20),
+        },
         scheme: named.ok_or("no such scheme")?,
         arrivals: &workload.arrivals(scenario, 1),
+        length: workload.length,
+        seed: 1,
+        splitter: &splitter()?,
     };
     Ok(run.measure(&CancellationToken::new())?)
+}
+
+/// The agent's program, in the directory of this test's profile.
+fn splitter() -> Result<PathBuf, Box<dyn Error>> {
+    let own = std::env::current_exe()?;
+    let profile = own.parent().and_then(Path::parent);
+    Ok(profile.ok_or("no directory")?.join("splitter"))
 }
 
 /// Sends `count` datagrams, each from another port, and returns how many come.

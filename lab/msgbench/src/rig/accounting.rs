@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use flow_testbed::namespace::NamespaceError;
 
-use super::{Carried, Direction, PATHS, Rig, bulk};
+use super::{Carried, Direction, PATHS, Rig, bulk, site_traffic};
 
 /// The kernel counts from the IP header on; devices count this, too.
 const ETHERNET_HEADER_BYTES: u64 = 14;
@@ -27,7 +27,7 @@ pub enum AccountingError {
 
 impl Rig {
     /// Reads the traffic that messages have put on all paths in a direction since the rig was built: all that is
-    /// between the sites and not bulk, requests, repair, acknowledgements and headers included.
+    /// between the sites and not bulk or a short flow, requests, repair, acknowledgements and headers included.
     ///
     /// # Errors
     /// When a counter cannot be read.
@@ -42,7 +42,7 @@ impl Rig {
 
     /// Has both routers count.
     pub(super) fn count_messages(&self) -> Result<(), NamespaceError> {
-        let mut others = String::new();
+        let mut others = format!("{}, ", site_traffic::PORT);
         for path in 0..PATHS {
             let _ = write!(others, "{}, ", bulk::port(path));
         }

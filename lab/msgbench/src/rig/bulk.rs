@@ -1,7 +1,7 @@
 //! Bulk transfers on given paths.
 //!
 //! One TCP cubic connection for each path and direction, which sends as much as it can. Their path
-//! is known by the server's port.
+//! is known by the server's port, unless a splitter at the routers chooses.
 
 use std::{
     io,
@@ -40,30 +40,46 @@ pub struct Bulk {
     stop: Option<DropGuard>,
 }
 
+/// The directions in which transfers go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BulkDirections {
+    /// From servers to clients, as answers.
+    ToClient,
+    /// Both directions, by connections of their own.
+    Both,
+}
+
 /// The server's port of transfers over a path.
 pub(super) fn port(path: usize) -> u16 {
     FIRST_PORT + path as u16
 }
 
 impl Bulk {
-    /// Starts transfers in both directions on each of `paths`.
+    /// Starts transfers on each of `paths`.
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub fn start(rig: &Rig, paths: &[usize]) -> Result<Self, NamespaceError> {
+    pub fn start(
+        rig: &Rig,
+        paths: &[usize],
+        directions: BulkDirections,
+    ) -> Result<Self, NamespaceError> {
         let stop = CancellationToken::new();
         let mut bulk = Self {
             received_bytes: Arc::default(),
             threads: Vec::new(),
             stop: Some(stop.clone().drop_guard()),
         };
-        for (namespace, serves) in [(&rig.server, true), (&rig.client, false)] {
-            bulk.start_end(namespace, serves, paths.to_vec(), stop.clone())?;
+        for (namespace, end) in [
+            (&rig.server, End::Server),
+            (&rig.client, End::Client(directions)),
+        ] {
+            bulk.start_end(namespace, end, paths.to_vec(), stop.clone())?;
         }
         Ok(bulk)
     }
 
-    /// Payload that has arrived, both directions together.
+    /// Payload that has arrived, all directions together.
     pub fn received_bytes(&self) -> u64 {
         self.received_bytes.load(Ordering::Relaxed)
     }
@@ -71,7 +87,7 @@ impl Bulk {
     fn start_end(
         &mut self,
         namespace: &Namespace,
-        serves: bool,
+        end: End,
         paths: Vec<usize>,
         stop: CancellationToken,
     ) -> Result<(), NamespaceError> {
@@ -83,7 +99,7 @@ impl Bulk {
             runtime.block_on(async {
                 tokio::select! {
                     () = stop.cancelled() => Ok(()),
-                    ended = transfer(serves, &paths, &received) => ended,
+                    ended = transfer(end, &paths, &received) => ended,
                 }
             })
         })?;
@@ -102,18 +118,29 @@ impl Drop for Bulk {
     }
 }
 
+/// Who is at an end of all transfers.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Server,
+    Client(BulkDirections),
+}
+
 /// One end of all transfers. The client opens a connection for each path and direction, and says
 /// with its first byte whether it wants data or brings some.
-async fn transfer(serves: bool, paths: &[usize], received: &Arc<AtomicU64>) -> io::Result<()> {
+async fn transfer(end: End, paths: &[usize], received: &Arc<AtomicU64>) -> io::Result<()> {
     let mut tasks = JoinSet::new();
     for path in paths {
         let address = SocketAddr::from((addresses::SERVER, port(*path)));
-        if serves {
-            tasks.spawn(accept(listen(address)?, Arc::clone(received)));
-        } else {
-            for wants in [true, false] {
-                tasks.spawn(ask(address, wants, Arc::clone(received)));
+        let wants: &[bool] = match end {
+            End::Server => {
+                tasks.spawn(accept(listen(address)?, Arc::clone(received)));
+                continue;
             }
+            End::Client(BulkDirections::ToClient) => &[true],
+            End::Client(BulkDirections::Both) => &[true, false],
+        };
+        for wants in wants {
+            tasks.spawn(ask(address, *wants, Arc::clone(received)));
         }
     }
     while let Some(ended) = tasks.join_next().await {

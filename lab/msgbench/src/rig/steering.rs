@@ -4,6 +4,8 @@
 //! by hand: the kernel's own ECMP over virtual Ethernet hashes what the sending socket chose, not
 //! the header, so that a connection changes paths with each of its timeouts, and TCP escapes a dead
 //! path as it would not on real switches.
+//!
+//! What a splitter at the router has chosen a path for stays there.
 
 use std::fmt::Write as _;
 
@@ -20,9 +22,12 @@ pub fn explicit_ports() -> [u16; PATHS] {
     std::array::from_fn(|path| FIRST_EXPLICIT_PORT + path as u16)
 }
 
-/// The mark of packets for a path, and the number of its routing table.
-pub(super) fn mark(path: usize) -> usize {
-    path + 1
+/// The bits of the kernel's mark in which a splitter at a router says where a packet goes.
+const SPLITTER_BITS: u32 = 0xfff;
+
+/// The mark of packets for a path, beyond the splitter's bits.
+pub(super) fn mark(path: usize) -> u32 {
+    (path as u32 + 1) << 16
 }
 
 impl Rig {
@@ -42,11 +47,13 @@ impl Rig {
             (&self.router_a, "saddr", "sport", "dport", 0),
             (&self.router_b, "daddr", "dport", "sport", 1),
         ] {
-            let (first, seed) = (mark(0), seed.wrapping_mul(2).wrapping_add(side));
+            let seed = seed.wrapping_mul(2).wrapping_add(side);
             let (mut bulk, mut explicit) = (String::new(), String::new());
+            let mut hashed = String::new();
             for (path, port) in explicit_ports().into_iter().enumerate() {
                 let _ = write!(bulk, "{} : {}, ", bulk::port(path), mark(path));
                 let _ = write!(explicit, "{port} : {}, ", mark(path));
+                let _ = write!(hashed, "{path} : {}, ", mark(path));
             }
             let rules = format!(
                 "table ip steering
@@ -55,7 +62,8 @@ impl Rig {
                    chain from-site {{
                      type filter hook prerouting priority mangle; policy accept;
                      iifname != {LAN} accept
-                     meta l4proto {{ tcp, udp }} meta mark set jhash ip saddr . ip daddr . th sport . th dport mod {PATHS} seed {seed:#x} offset {first}
+                     meta mark and {SPLITTER_BITS:#x} != 0 accept
+                     meta l4proto {{ tcp, udp }} meta mark set jhash ip saddr . ip daddr . th sport . th dport mod {PATHS} seed {seed:#x} map {{ {hashed} }}
                      meta mark set ip {here} map {{ {} }}
                      meta mark set tcp {server_port} map {{ {bulk} }}
                      meta mark set udp {client_port} map {{ {explicit} }}

@@ -3,7 +3,14 @@
 //! As the library comes: the client has the 16 ports of the default configuration, the server one.
 //! Everything is encrypted, as with QUIC.
 
-use std::{net::Ipv4Addr, rc::Rc, sync::Arc};
+use std::{
+    net::Ipv4Addr,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+};
 
 use anyhow::Result;
 use cloudburst::{Endpoint, EndpointConfig, Key, PeerId, Received, Security};
@@ -14,7 +21,7 @@ use super::{
     Answer, Client, Coding, REQUEST_BYTES, Scheme, Serving,
     receipts::{self, Receipts},
 };
-use crate::measurement::LIMIT;
+use crate::{measurement::LIMIT, rig::Rig, scenario::Scenario};
 
 const PORT: u16 = 7_003;
 
@@ -22,6 +29,7 @@ const PORT: u16 = 7_003;
 #[derive(Default)]
 pub(super) struct Cloudburst {
     receipts: Arc<Receipts>,
+    dscp: AtomicU8,
 }
 
 impl Scheme for Cloudburst {
@@ -33,9 +41,20 @@ impl Scheme for Cloudburst {
         "Cloudburst, as the library comes: coded messages from one port to 16"
     }
 
+    fn is_cloudburst(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, _: &Rig, scenario: Scenario) -> Result<()> {
+        self.dscp
+            .store(scenario.cloudburst_dscp(), Ordering::Relaxed);
+        Ok(())
+    }
+
     fn serve(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Serving>> {
         Box::pin(async move {
             let config = EndpointConfig::server(PORT, security()).with_local([address.into()])?;
+            let config = config.with_dscp(self.dscp.load(Ordering::Relaxed))?;
             let endpoint = Endpoint::bind(config).await?;
             let receipts = Arc::clone(&self.receipts);
             let serving: Serving = Box::pin(async move {
@@ -51,6 +70,7 @@ impl Scheme for Cloudburst {
         Box::pin(async move {
             let config =
                 EndpointConfig::client(security()).with_local([Ipv4Addr::UNSPECIFIED.into()])?;
+            let config = config.with_dscp(self.dscp.load(Ordering::Relaxed))?;
             let endpoint = Endpoint::bind(config).await?;
             let peer = endpoint.connect([(address, PORT).into()]).await?;
             let receipts = Arc::clone(&self.receipts);

@@ -11,7 +11,10 @@ use futures_util::future::LocalBoxFuture;
 use socket2::Protocol;
 
 use super::{Client, Scheme, Serving, pool::Pool, stream::Kind, tcp::PooledStreams};
-use crate::rig::{PATHS, Rig, addresses};
+use crate::{
+    rig::{PATHS, Rig, addresses},
+    scenario::Scenario,
+};
 
 const KIND: Kind = Kind {
     protocol: Protocol::MPTCP,
@@ -38,7 +41,7 @@ impl Scheme for Mptcp {
         ]
     }
 
-    fn prepare(&self, rig: &Rig) -> Result<()> {
+    fn prepare(&self, rig: &Rig, _: Scenario) -> Result<()> {
         for host in [&rig.client, &rig.server] {
             host.run("ip mptcp limits set subflows 8 add_addr_accepted 8")?;
         }

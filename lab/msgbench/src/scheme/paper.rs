@@ -16,7 +16,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
 };
 
@@ -33,7 +33,10 @@ use super::{
     Answer, Client, Coding, REQUEST_BYTES, Scheme, Serving,
     receipts::{self, NUMBER_BYTES, Receipts},
 };
-use crate::rig::{Rig, explicit_ports};
+use crate::{
+    rig::{Rig, explicit_ports},
+    scenario::Scenario,
+};
 
 const PORT: u16 = 7_004;
 
@@ -42,11 +45,13 @@ const PORT: u16 = 7_004;
 pub(super) struct Paper {
     receipts: Arc<Receipts>,
     link_bits_per_s: AtomicU64,
+    dscp: AtomicU8,
 }
 
 impl Paper {
     fn host(&self, sockets: Vec<SocketSpec>) -> Result<(Rc<Host>, mpsc::UnboundedReceiver<Event>)> {
-        Host::start(&sockets, self.link_bits_per_s.load(Ordering::Relaxed))
+        let link_bits_per_s = self.link_bits_per_s.load(Ordering::Relaxed);
+        Host::start(&sockets, self.dscp.load(Ordering::Relaxed), link_bits_per_s)
     }
 }
 
@@ -62,8 +67,14 @@ impl Scheme for Paper {
         "Cloudburst's Algorithm 1 as the paper has it, at a stated rate, up to 93.4 kB"
     }
 
-    fn prepare(&self, rig: &Rig) -> Result<()> {
+    fn is_cloudburst(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, rig: &Rig, scenario: Scenario) -> Result<()> {
         let link = rig.sum_bits_per_s();
+        self.dscp
+            .store(scenario.cloudburst_dscp(), Ordering::Relaxed);
         self.link_bits_per_s.store(link, Ordering::Relaxed);
         Ok(())
     }
@@ -183,9 +194,10 @@ async fn answer_all(
 
 #[cfg(test)]
 mod tests {
-    use tokio::{runtime, task::LocalSet};
+    use tokio::{runtime, task::LocalSet, time::timeout};
 
     use super::*;
+    use crate::measurement::LIMIT;
 
     #[test]
     fn messages_arrive_on_loopback_with_their_receipts() -> Result<()> {
@@ -198,7 +210,7 @@ mod tests {
             spawn_local(paper.serve(Ipv4Addr::LOCALHOST).await?);
             let client = paper.connect(Ipv4Addr::LOCALHOST).await?;
             for bytes in [1_000, 93_000] {
-                let answer = client.request(bytes).await?;
+                let answer = timeout(LIMIT, client.request(bytes)).await??;
                 let coding = answer.coding.expect("it codes");
                 let n = bytes.div_ceil(host::SYMBOL_BYTES as u32);
                 while coding.get().is_none() {

@@ -42,6 +42,8 @@ const LOG_LINES: usize = 12;
 #[derive(Debug)]
 pub struct Agent {
     border: Namespace,
+    /// What was there before it.
+    before: State,
     child: Child,
     directory: TempDir,
 }
@@ -63,12 +65,14 @@ impl Agent {
     /// `runtime_dir` and `bpffs`; metrics have to be served at [`METRICS`].
     ///
     /// # Errors
-    /// [`SchemeError::Prepare`] or [`SchemeError::Start`].
+    /// [`SchemeError::Prepare`], [`SchemeError::Start`], or [`SchemeError::State`] where what is there already cannot be
+    /// read.
     pub fn launch(
         border: &Namespace,
         binary: &Path,
         configuration: impl FnOnce(&Path) -> String,
     ) -> Result<Self, SchemeError> {
+        let before = State::read(border)?;
         let directory = TempDir::with_prefix("splitter-testbed-")
             .map_err(prepare_error(&std::env::temp_dir()))?;
         let path = |name: &str| directory.path().join(name);
@@ -101,6 +105,7 @@ impl Agent {
             .map_err(start_error)?;
         Ok(Self {
             border: border.clone(),
+            before,
             child,
             directory,
         })
@@ -165,9 +170,12 @@ impl Agent {
             Ok(None) => return Err(self.error(&format!("did not end within {STOP_BOUND:?}"))),
             Err(error) => return Err(self.error(&format!("cannot be waited for: {error}"))),
         }
-        let is_clean = || matches!(State::read(&self.border).map(|it| it.describe()), Ok(None));
-        poll(FREED_WITHIN, || is_clean().then_some(()));
-        match State::read(&self.border)?.describe() {
+        let remains = || {
+            let now = State::read(&self.border)?;
+            Ok::<_, SchemeError>(now.since(&self.before).describe())
+        };
+        poll(FREED_WITHIN, || matches!(remains(), Ok(None)).then_some(()));
+        match remains()? {
             None => Ok(()),
             Some(remains) => Err(SchemeError::Remains {
                 border: self.border.name().to_owned(),
@@ -274,6 +282,7 @@ mod tests {
             "{text}"
         );
     }
+
     /// Serves `/ready` and ends on SIGTERM, with a rule left behind when it is to.
     const PRETENDER: &str = r#"#!/usr/bin/env python3
 import http.server, os, signal, subprocess, sys
@@ -294,6 +303,9 @@ http.server.HTTPServer(("127.0.0.1", 9461), Ready).serve_forever()
 
     fn pretend(configuration: &str) -> Result<(), SchemeError> {
         let topology = Topology::build(&TopologyOptions::default())?;
+        // A rule of somebody else, which stays.
+        let border = &topology.borders[0].namespace;
+        border.run("ip rule add priority 900 fwmark 1 table main")?;
         let directory = TempDir::new().expect("a directory");
         let program = directory.path().join("pretender");
         fs::write(&program, PRETENDER).expect("a file");

@@ -42,7 +42,7 @@ pub enum StateError {
     },
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Deserialize)]
 struct Rule {
     #[serde(default)]
     priority: u32,
@@ -50,7 +50,7 @@ struct Rule {
     table: String,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Deserialize)]
 struct Route {
     dst: String,
     table: Option<String>,
@@ -99,6 +99,16 @@ impl State {
             xdp,
             shaped: ours.map(|it| it.dev).collect(),
         })
+    }
+
+    /// What has come since `before`.
+    pub(super) fn since(mut self, before: &Self) -> Self {
+        self.rules.retain(|it| !before.rules.contains(it));
+        self.routes.retain(|it| !before.routes.contains(it));
+        self.xdp
+            .retain(|device, _| !before.xdp.contains_key(device));
+        self.shaped.retain(|it| !before.shaped.contains(it));
+        self
     }
 
     /// Everything in words, or nothing when there is nothing.

@@ -44,14 +44,16 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Starts an endpoint with these sockets, whose link carries so much. Its events come by the channel.
+    /// Starts an endpoint with these sockets, whose datagrams have this DSCP and whose link carries so much. Its
+    /// events come by the channel.
     pub(super) fn start(
         sockets: &[SocketSpec],
+        dscp: u8,
         link_bits_per_s: u64,
     ) -> Result<(Rc<Self>, mpsc::UnboundedReceiver<Event>)> {
         let sockets = sockets.iter().map(|it| {
             let (own, _) = it;
-            bind(*it).with_context(|| format!("cannot bind a socket to {own}"))
+            bind(*it, dscp).with_context(|| format!("cannot bind a socket to {own}"))
         });
         let (events, received) = mpsc::unbounded_channel();
         let machine = machine(link_bits_per_s)?;
@@ -175,11 +177,12 @@ fn machine(link_bits_per_s: u64) -> Result<Box<dyn Machine>> {
     machine.context("cannot start the paper's machine")
 }
 
-fn bind((own, only): SocketSpec) -> io::Result<UdpSocket> {
+fn bind((own, only): SocketSpec, dscp: u8) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(own), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
     socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
     socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
+    socket.set_tos_v4(u32::from(dscp) << 2)?;
     if let Some(only) = only {
         // Others have the same port, for other peers.
         socket.set_reuse_address(true)?;
