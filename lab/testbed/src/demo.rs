@@ -245,6 +245,7 @@ fn experiment(options: &Options, rates_mbit: [u32; 2], slice: Duration, rounds: 
             rates_mbit,
             shape_access: true,
             queue_behind_border: options.queue_behind_border,
+            delays: None,
         },
         traffic: Traffic::Drawn(Workload {
             short: ShortFlows {

@@ -4,7 +4,10 @@ mod agent;
 mod configuration;
 mod state;
 
-use std::path::PathBuf;
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -208,6 +211,12 @@ impl Applied {
     /// or `mixed` when devices differ), for schemes that attach some.
     pub fn xdp_mode(&self) -> Option<&str> {
         self.xdp_mode.as_deref()
+    }
+
+    /// Returns a command of the splitter at a border (0 or 1) about itself, to which its subcommand is to be
+    /// added; `None` for schemes without one. It needs `nsenter`, and ends with the thread that starts it.
+    pub fn command(&self, border: usize, binary: &Path) -> Option<Command> {
+        Some(self.agents.get(border)?.command(binary))
     }
 
     /// Returns what splitters have counted of flows that became long, on both borders together; `None` for

@@ -15,10 +15,12 @@ mod link;
 use std::{
     net::{Ipv4Addr, Ipv6Addr},
     path::Path,
+    sync::Arc,
+    time::Duration,
 };
 
 use self::link::{End, Link};
-use crate::namespace::{Namespace, NamespaceError};
+use crate::namespace::{DelayLine, Namespace, NamespaceError, Strand};
 
 /// Bytes that the FIFO in front of each tunnel holds: 20 ms at 100 Mbit/s.
 pub const TUNNEL_QUEUE_BYTES: u32 = 250_000;
@@ -41,6 +43,10 @@ pub struct TopologyOptions {
     /// Whether the tunnels' FIFOs lie behind the borders' devices, as in a modem or a provider's
     /// router, and not in them. Default false.
     pub queue_behind_border: bool,
+    /// The time that a packet takes in each tunnel, one way, without queues. Tunnels with a delay are TUN
+    /// devices, which carry bare IP packets: their rates do not count Ethernet headers, and their queues
+    /// lie in them, whatever `queue_behind_border` says. Default none.
+    pub delays: Option<[Duration; 2]>,
 }
 
 impl Default for TopologyOptions {
@@ -49,6 +55,7 @@ impl Default for TopologyOptions {
             rates_mbit: [100, 100],
             shape_access: true,
             queue_behind_border: false,
+            delays: None,
         }
     }
 }
@@ -56,7 +63,8 @@ impl Default for TopologyOptions {
 impl TopologyOptions {
     /// The device below a tunnel's that has its queue, if it is another.
     fn wire(&self, device: &str) -> Option<String> {
-        self.queue_behind_border.then(|| format!("wire-{device}"))
+        let is_behind = self.queue_behind_border && self.delays.is_none();
+        is_behind.then(|| format!("wire-{device}"))
     }
 }
 
@@ -107,6 +115,8 @@ pub struct Topology {
     pub borders: [Border; 2],
     /// What it was built from.
     pub options: TopologyOptions,
+    /// Carries the tunnels' packets where they take time.
+    _line: Option<Arc<DelayLine>>,
 }
 
 impl Topology {
@@ -119,9 +129,20 @@ impl Topology {
         let namespaces = Namespaces::new(ipv6)?;
         let access = namespaces.access_links(options);
         let tunnels = namespaces.tunnels(options);
-        for link in access.iter().chain(&tunnels) {
+        for link in &access {
             link.make(ipv6)?;
         }
+        let line = match options.delays {
+            None => {
+                tunnels.iter().try_for_each(|it| it.make(ipv6))?;
+                None
+            }
+            Some(delays) => {
+                let line = namespaces.delay_tunnels(delays)?;
+                tunnels.iter().try_for_each(|it| it.set_up_delayed(ipv6))?;
+                Some(Arc::new(line))
+            }
+        };
 
         for link in &access {
             let [_, host] = &link.ends;
@@ -150,6 +171,7 @@ impl Topology {
                 border(&namespaces.border_b, 0),
             ],
             options: options.clone(),
+            _line: line,
         })
     }
 
@@ -226,6 +248,19 @@ impl Namespaces {
     }
 }
 
+impl Namespaces {
+    fn delay_tunnels(&self, delays: [Duration; 2]) -> Result<DelayLine, NamespaceError> {
+        let strands = [0, 1].map(|it| Strand {
+            device: TUNNELS[it].to_owned(),
+            delay: delays[it],
+            jitter: Duration::ZERO,
+            loss: 0.0,
+        });
+        // Nothing is left to chance, so any seed will do.
+        self.border_a.connect_bundle(&self.border_b, &strands, 0)
+    }
+}
+
 fn set_parameters(namespace: &Namespace, ipv6: bool) -> Result<(), NamespaceError> {
     // `default` is what a device starts from, so this comes before there is any.
     let mut parameters = vec![
@@ -257,6 +292,26 @@ mod tests {
 
     use super::*;
     use crate::{require, require::Requirement::*};
+
+    #[test]
+    fn tunnels_take_the_time_that_they_are_to() -> Result<(), Box<dyn Error>> {
+        require!(Root, Program("ip"), Program("tc"), Program("ethtool") => Ok(()));
+        require!(QueueingDiscipline("tbf rate 1mbit burst 3100 limit 9000") => Ok(()));
+        require!(CongestionControl("cubic"), File(crate::namespace::TUN) => Ok(()));
+        let delay = Duration::from_millis(20);
+        let topology = Topology::build(&TopologyOptions {
+            delays: Some([delay; 2]),
+            ..TopologyOptions::default()
+        })?;
+        let to = &topology.server;
+        let _listener = to.namespace.enter(|| TcpListener::bind((to.ipv4, 7)))??;
+        let begun = std::time::Instant::now();
+        let client = &topology.client.namespace;
+        client.enter(|| TcpStream::connect((to.ipv4, 7)))??;
+        let took = begun.elapsed();
+        assert!((2 * delay..40 * delay).contains(&took), "{took:?}");
+        Ok(())
+    }
 
     #[test]
     fn every_host_reaches_every_host() -> Result<(), Box<dyn Error>> {

@@ -72,6 +72,7 @@ impl Rig {
             // Several transfers may have the bandwidth of both tunnels.
             shape_access: false,
             queue_behind_border: false,
+            delays: None,
         })?;
         let near = &topology.generators[1];
         let (mut far, mut address) = (near.namespace.clone(), near.ipv4.to_string());

@@ -6,7 +6,7 @@ use std::{
     net::TcpStream,
     os::unix::process::CommandExt as _,
     path::Path,
-    process::{Child, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -109,6 +109,20 @@ impl Agent {
             child,
             directory,
         })
+    }
+
+    /// A command of the daemon's program about this instance, such as `record`: where the daemon runs, with its
+    /// BPF file system and its configuration. It ends with the thread that starts it, and needs `nsenter`.
+    pub(super) fn command(&self, binary: &Path) -> Command {
+        let mut command = self.border.command("nsenter");
+        command
+            .arg(format!("--mount=/proc/{}/ns/mnt", self.child.id()))
+            .arg(binary)
+            .arg("--config")
+            .arg(self.directory.path().join("splitter.toml"))
+            // Ctrl-C at the terminal is for us.
+            .process_group(0);
+        command
     }
 
     /// What it has counted of flows that became long; `None` when they cannot be read.

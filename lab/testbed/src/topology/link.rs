@@ -96,6 +96,15 @@ impl<'a> Link<'a> {
         let [one, two] = &self.ends;
         one.namespace
             .connect(one.cable(), two.namespace, two.cable())?;
+        self.set_up(ipv6, true)
+    }
+
+    /// Sets up a cable whose ends are there already and have no hardware addresses.
+    pub(super) fn set_up_delayed(&self, ipv6: bool) -> Result<(), NamespaceError> {
+        self.set_up(ipv6, false)
+    }
+
+    fn set_up(&self, ipv6: bool, has_hardware_addresses: bool) -> Result<(), NamespaceError> {
         for (end, (near, far)) in self.ends.iter().zip([(0, 1), (1, 0)]) {
             let (device, cable) = (end.device, end.cable());
             if cable != device {
@@ -114,10 +123,17 @@ impl<'a> Link<'a> {
                     self.ipv6(far).to_string(),
                 ));
             }
-            let mut batch = format!("link set dev {device} address {} up\n", self.mac(near));
+            let mut batch = if has_hardware_addresses {
+                format!("link set dev {device} address {} up\n", self.mac(near))
+            } else {
+                format!("link set dev {device} up\n")
+            };
             for (own, neighbour) in addresses {
                 let mac = self.mac(far);
                 let _ = writeln!(batch, "address add {own} dev {device}");
+                if !has_hardware_addresses {
+                    continue;
+                }
                 let _ = writeln!(
                     batch,
                     "neighbour replace {neighbour} lladdr {mac} dev {device} nud permanent"
