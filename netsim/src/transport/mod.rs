@@ -245,6 +245,7 @@ impl Hosts {
             missing: packet.seq,
             trigger: packet.aux,
             marked: packet.has(flag::CE),
+            now_ns: network.now(),
             round_trip_ns: u64::from((network.now() as u32).wrapping_sub(packet.stamp)),
         };
         let new = self.flows[number as usize].sender.on_ack(ack, coupled);

@@ -1,6 +1,7 @@
-//! Congestion control: the congestion window under Reno and DCTCP, in integers: fractions of a
+//! Congestion control: the congestion window under Reno, DCTCP and CUBIC, in integers: fractions of a
 //! segment are counted in 2^-20ths.
 
+use crate::cubic::{self, Cubic};
 use crate::{CongestionControl, Settings};
 
 /// One segment, in units of the window.
@@ -15,6 +16,8 @@ pub struct CongestionWindow {
     threshold: u64,
     max: u64,
     dctcp: Dctcp,
+    /// Not there with another control, which simulations have many senders with.
+    cubic: Option<Box<Cubic>>,
 }
 
 /// The share of marked packets (RFC 8257 §3.3).
@@ -47,6 +50,7 @@ impl CongestionWindow {
                 ends: 0,
                 reduced_until: 0,
             },
+            cubic: (settings.control == CongestionControl::Cubic).then(Box::default),
         }
     }
 
@@ -74,12 +78,33 @@ impl CongestionWindow {
         for _ in 0..segments {
             self.size += if self.is_slow_start() {
                 ONE
+            } else if let Some(cubic) = &mut self.cubic {
+                let size = self.size as f64 / ONE as f64;
+                ((cubic.grown(size) - size) * ONE as f64) as u64
             } else {
                 let alone = (ONE * ONE) / self.size.max(ONE);
                 coupled.map_or(alone, |coupled| coupled.min(alone))
             };
         }
         self.size = self.size.min(self.max);
+    }
+
+    /// An ACK came at a time, before the window grows for it: CUBIC goes by the clock, and ends slow start by
+    /// round trips. Segments below `una` are acknowledged, `next` is sent next.
+    pub(crate) fn on_time(
+        &mut self,
+        now_ns: u64,
+        (round_trip_ns, smoothed_ns): (u64, u64),
+        (una, next): (u32, u32),
+    ) {
+        let is_slow_start = self.is_slow_start();
+        if let Some(cubic) = &mut self.cubic {
+            let size = self.size as f64 / ONE as f64;
+            let ends = cubic.observe(now_ns, round_trip_ns, smoothed_ns, (una, next), size);
+            if ends && is_slow_start {
+                self.threshold = self.size;
+            }
+        }
     }
 
     /// An ACK came, marked or not; segments below `una` are acknowledged, `next` is sent next.
@@ -106,7 +131,8 @@ impl CongestionWindow {
         !marked
     }
 
-    /// Reduces the window after a loss to half of what is in flight (RFC 5681 eqn 4).
+    /// Reduces the window after a loss: to half of what is in flight (RFC 5681 eqn 4), or with CUBIC to 0.7 of
+    /// it (RFC 9438 §4.6).
     pub fn on_loss(&mut self, in_flight: u32) {
         self.set_threshold(in_flight);
         self.back_to_threshold();
@@ -139,7 +165,14 @@ impl CongestionWindow {
     }
 
     fn set_threshold(&mut self, in_flight: u32) {
-        self.threshold = (u64::from(in_flight) * ONE / 2).max(2 * ONE);
+        let part = match &mut self.cubic {
+            Some(cubic) => {
+                cubic.on_loss(self.size as f64 / ONE as f64);
+                (f64::from(in_flight) * cubic::BETA * ONE as f64) as u64
+            }
+            None => u64::from(in_flight) * ONE / 2,
+        };
+        self.threshold = part.max(2 * ONE);
     }
 }
 
@@ -208,6 +241,23 @@ mod tests {
         // The ACK of the first segment ends a window of observation, with all of it marked.
         assert_eq!(after_a_mark(1.0), 50);
         assert_eq!(after_a_mark(0.0), 96, "a cut of 1/16 / 2");
+    }
+
+    #[test]
+    fn cubic_keeps_more_of_its_window_and_needs_no_loss_to_leave_slow_start() {
+        let mut window = window(CongestionControl::Cubic);
+        window.grow(10, None);
+        assert!(window.is_slow_start());
+        // The first ACKs say 20 ms, later ones that a queue builds.
+        for ack in 0..30 {
+            let round_trip_ns = if ack == 0 { 20_000_000 } else { 30_000_000 };
+            let (now_ns, una) = (u64::from(ack) * 5_000_000, ack);
+            window.on_time(now_ns, (round_trip_ns, 20_000_000), (una, 20));
+        }
+        assert!(!window.is_slow_start());
+        assert_eq!(window.segments(), 20);
+        window.on_loss(20);
+        assert_eq!(window.segments(), 14);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //!         missing: receiver.missing(),
 //!         trigger: segment.number,
 //!         marked: false,
+//!         now_ns: 20_000_000,
 //!         round_trip_ns: 20_000_000,
 //!     };
 //!     sender.on_ack(ack, None);
@@ -21,6 +22,7 @@
 
 mod bitset;
 mod congestion_control;
+mod cubic;
 mod receiver;
 mod retransmission_timeout;
 mod sender;

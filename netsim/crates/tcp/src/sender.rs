@@ -16,6 +16,8 @@ pub struct Ack {
     pub trigger: u32,
     /// That packet had been marked.
     pub marked: bool,
+    /// Time at which the acknowledgement came, by the clock of the host.
+    pub now_ns: u64,
     /// Since that packet was sent.
     pub round_trip_ns: u64,
 }
@@ -119,6 +121,10 @@ impl Sender {
         let acked = ack.missing.saturating_sub(self.una);
         self.una = self.una.max(ack.missing);
         self.next = self.next.max(self.una);
+        let smoothed_ns = self.rto.smoothed_ns();
+        let round_trips_ns = (ack.round_trip_ns, smoothed_ns);
+        self.window
+            .on_time(ack.now_ns, round_trips_ns, (self.una, self.next));
         let may_grow = self
             .window
             .on_echo(ack.marked, self.una, self.next, self.recovering);

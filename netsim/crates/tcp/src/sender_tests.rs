@@ -23,6 +23,7 @@ fn ack(sender: &mut Sender, missing: u32, trigger: u32) -> Vec<(u32, bool)> {
         missing,
         trigger,
         marked: false,
+        now_ns: 1000,
         round_trip_ns: 1000,
     };
     sender.on_ack(ack, None);

@@ -37,13 +37,15 @@ impl Default for Settings {
     }
 }
 
-/// The congestion control of a sender: Reno, DCTCP, or a fixed window.
+/// The congestion control of a sender: Reno, DCTCP, CUBIC, or a fixed window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CongestionControl {
     /// Slow start and congestion avoidance (RFC 5681); half the window at a loss.
     Reno,
     /// Reno that follows the share of marked packets (RFC 8257).
     Dctcp,
+    /// CUBIC (RFC 9438) with HyStart, which ends slow start before queues are full: what Linux does.
+    Cubic,
     /// No control: a window that stays as it is.
     Fixed,
 }

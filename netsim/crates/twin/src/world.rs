@@ -336,6 +336,7 @@ impl<R: Read> World<R> {
             missing,
             trigger,
             marked: false,
+            now_ns,
             round_trip_ns: now_ns.saturating_sub(packet.stamp_ns),
         };
         let is_new = transfer.sender.on_ack(ack, None);
