@@ -66,6 +66,10 @@ const BEGAN_BEFORE: u8 = 1 << 4;
 const END_SHIFT: u32 = 5;
 const BACK: u8 = 1 << 7;
 
+/// A SYN has so many bytes of options more than later packets have (RFC 9293 §3.2, RFC 7323, RFC 2018):
+/// maximum segment size, window scale and that SACK is permitted, filled up.
+const SYN_OPTION_BYTES: u64 = 8;
+
 /// No flow has more packets: what the flow table counts at the most.
 const MAX_PACKETS: u64 = 1 << 37;
 /// No flow has more bytes: what the flow table counts at the most.
@@ -100,7 +104,9 @@ impl FlowRecord {
 
     fn payload(&self, count: Count) -> u64 {
         let headers = count.packets.saturating_mul(self.header_bytes());
-        count.bytes.saturating_sub(headers)
+        let has_syn = self.transport == Transport::Tcp && !self.began_before;
+        let options = if has_syn { SYN_OPTION_BYTES } else { 0 };
+        count.bytes.saturating_sub(headers.saturating_add(options))
     }
 
     /// Returns the nearest flow that can be read again.
@@ -216,4 +222,37 @@ fn put(mut number: u64, to: &mut Vec<u8>) {
         number >>= 7;
     }
     to.push(number as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acknowledgements_alone_are_no_payload() {
+        let handshake_and_two = Count {
+            packets: 3,
+            bytes: 3 * 66 + 8,
+        };
+        let flow = FlowRecord {
+            start_us: 0,
+            duration_us: 1,
+            is_long: false,
+            transport: Transport::Tcp,
+            is_ipv6: false,
+            began_before: false,
+            end: FlowEnd::Finished,
+            out: Count {
+                bytes: handshake_and_two.bytes + 1_448,
+                packets: 4,
+            },
+            back: Some(handshake_and_two),
+        };
+        assert_eq!((flow.payload_out(), flow.payload_back()), (1_382, 0));
+        let without_syn = FlowRecord {
+            began_before: true,
+            ..flow
+        };
+        assert_eq!(without_syn.payload_back(), 8);
+    }
 }
