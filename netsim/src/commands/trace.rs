@@ -207,10 +207,10 @@ fn summary(report: &Report<'_>) -> String {
 fn table(outcomes: &[TwinOutcome]) -> Table {
     let mut table = Table::new([
         "scheme",
-        "short transfers",
+        "short connections",
         "short: mean ms",
         "short: p99 ms",
-        "long transfers",
+        "long connections",
         "long: mean ms",
         "long: p99 ms",
         "slowdown",
@@ -240,7 +240,7 @@ fn table(outcomes: &[TwinOutcome]) -> Table {
     table
 }
 
-/// Mean slowdown over all transfers, each counting the same.
+/// Mean slowdown over all connections, each counting the same.
 fn mean_slowdown(outcome: &TwinOutcome) -> Option<f64> {
     let classes = [&outcome.short, &outcome.long];
     let flows: u64 = classes.iter().map(|it| it.flows).sum();
@@ -268,7 +268,7 @@ fn notes(report: &Report<'_>) -> Vec<String> {
         && paced > 0
     {
         notes.push(format!(
-            "{paced} transfers were slow for long by themselves: they are paced as they came, and have no completion time."
+            "{paced} connections were slow for long by themselves: they are paced as they came, and have no completion time."
         ));
     }
     if let Some(cut) = report.schemes.iter().map(|it| it.cut_by_skip).max()
@@ -307,20 +307,20 @@ fn page(report: &Report<'_>) -> Page {
     let mut page = Page::new("A twin of this network")
         .text(&summary(report))
         .text(&format!(
-            "A transfer is what one direction of a connection carries. Short ones are those of connections that have at most {threshold} {unit} in each direction, as they were recorded: the same in each row, whatever the threshold of a scheme."
+            "Completion times are those of connections, from the first packet of the handshake to the last byte of both directions. Short connections have at most {threshold} {unit} in each direction, as they were recorded: the same in each row, whatever the threshold of a scheme."
         ))
-        .text("The slowdown is the mean over all transfers of completion time over serialisation and half a round trip on the uplink on which that is least; below 1 where one transfer fills several uplinks.");
+        .text("The slowdown is the mean over all connections of completion time over serialisation and the round trips that there must be, on the uplink on which that is least; below 1 where one connection fills several uplinks.");
     for note in notes(report) {
         page = page.text(&note);
     }
     page = page
         .table(&table(outcomes))
-        .bars(&bars("Short transfers", outcomes, |it| &it.short))
-        .bars(&bars("Long transfers", outcomes, |it| &it.long))
-        .plot(&distribution("Short transfers", outcomes, |it| {
+        .bars(&bars("Short connections", outcomes, |it| &it.short))
+        .bars(&bars("Long connections", outcomes, |it| &it.long))
+        .plot(&distribution("Short connections", outcomes, |it| {
             &it.short.distribution
         }))
-        .plot(&distribution("Long transfers", outcomes, |it| {
+        .plot(&distribution("Long connections", outcomes, |it| {
             &it.long.distribution
         }))
         .heading("What the schemes are");
@@ -328,7 +328,7 @@ fn page(report: &Report<'_>) -> Page {
         .iter()
         .map(|it| format!("{}: {}", it.scheme, meaning(it)));
     page.list(meanings).note(
-        "Simulated packet by packet, with Reno and SACK; no handshakes, no CUBIC, no receive windows. Compare schemes with each other rather than with what a client measures.",
+        "Simulated packet by packet, with CUBIC and SACK; no receive windows, no pacing, no delayed acknowledgements.",
     )
 }
 
@@ -366,7 +366,7 @@ fn distribution(
 ) -> Plot {
     let (x, y) = (
         Axis::log("completion time in ms"),
-        Axis::linear("share of transfers").range(0.0, 1.0),
+        Axis::linear("share of connections").range(0.0, 1.0),
     );
     let plot = Plot::new(format!("{title}: completion times"), x, y);
     outcomes.iter().fold(plot, |plot, it| {

@@ -76,7 +76,7 @@ fn recording_becomes_a_table_a_page_and_json() {
     for words in schemes.iter().chain(&[
         "301 connections in 4 s, of which 4 s are simulated over 50mbit/10ms, 20mbit/20ms",
         "7 connections are not in the recording",
-        "short transfers",
+        "short connections",
         "short: p99 ms",
         "index.html",
     ]) {

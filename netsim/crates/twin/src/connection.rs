@@ -1,11 +1,18 @@
 //! Connections of a recording: one transfer a direction, by the simulator's TCP.
 
-use flow_recording::{Count, FlowRecord};
+use flow_recording::{Count, FlowRecord, Transport};
 use flow_tcp::{CongestionControl, LossRecovery, Receiver, Sender, Settings};
 
 use super::border::BorderFlow;
 use super::event::{Handle, Side};
-use super::settings::TwinSettings;
+use super::settings::{TwinSettings, Uplink};
+
+/// Whoever sent a SYN sends it again after so long, and after twice that the next time (RFC 6298 §2.1).
+pub(super) const SYN_TIMEOUT_NS: u64 = 1_000_000_000;
+
+/// So many segments of a transfer are acknowledged at once, so that slow start is not held up (Linux, and
+/// RFC 5681 §4.2 allows it).
+pub(super) const QUICK_ACKS: u32 = 16;
 
 /// Payload of a full segment: an MTU of 1,500 bytes with time stamps.
 pub(super) const MSS_BYTES: u64 = 1_448;
@@ -32,6 +39,17 @@ pub(super) struct Connection {
     pub(super) hash: u64,
     /// Headers on each packet.
     pub(super) header_bytes: u32,
+    pub(super) start_ns: u64,
+    /// By the side: it may send.
+    pub(super) is_open: [bool; 2],
+    /// It begins with a handshake.
+    pub(super) has_handshake: bool,
+    /// Handshakes that were begun again.
+    pub(super) attempts: u32,
+    /// The remote side begins when all of the site's payload has come: it answers a request.
+    pub(super) answers: bool,
+    /// Class that its completion time counts for; none if it does not count.
+    counts_as: Option<RecordedClass>,
 }
 
 /// Payload on its way in one direction.
@@ -39,16 +57,23 @@ pub(super) struct Connection {
 pub(super) struct Transfer {
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
-    pub(super) start_ns: u64,
     pub(super) bytes: u64,
     pub(super) segments: u32,
     /// Time between segments that are not there from the start.
     pub(super) pace_ns: Option<u64>,
-    /// Class that its completion time counts for; none if it does not count.
-    pub(super) counts_as: Option<RecordedClass>,
+    /// A segment that has come and waits to be acknowledged with the next one.
+    pub(super) unacknowledged: Option<Unacknowledged>,
     /// Times at which the timer expires, and at which its pending event comes.
     pub(super) deadline_ns: u64,
     pub(super) pending_ns: Option<u64>,
+}
+
+/// A segment that was not acknowledged yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unacknowledged {
+    /// The first segment that is missing since.
+    pub(super) missing: u32,
+    pub(super) stamp_ns: u64,
 }
 
 /// The class of a flow by what was recorded of it.
@@ -59,7 +84,7 @@ pub(super) enum RecordedClass {
 }
 
 impl Hosts {
-    /// TCP as most hosts speak it in a WAN, as far as the simulator has it.
+    /// TCP as most servers speak it: CUBIC is the default of Linux, Windows, macOS and FreeBSD.
     pub(super) fn new(settings: &TwinSettings) -> Self {
         let uplinks = || settings.uplinks.iter();
         // What fills an uplink and the queue in front of it, and as much again for a flow that takes two.
@@ -68,7 +93,7 @@ impl Hosts {
             (it.bits_per_second as f64 / 8.0 * seconds / MSS_BYTES as f64) as u32
         });
         let transport = Settings {
-            control: CongestionControl::Reno,
+            control: CongestionControl::Cubic,
             recovery: LossRecovery::Sack,
             rto_min_us: 200_000,
             ..Settings::default()
@@ -108,33 +133,70 @@ impl Connection {
         } else {
             RecordedClass::Short
         };
-        let transfers = [record.payload_out(), record.payload_back()].map(|bytes| {
-            let segments = u32::try_from(bytes.div_ceil(MSS_BYTES)).unwrap_or(u32::MAX - 1);
-            let bits_per_second = bytes as f64 * 8e6 / record.duration_us.max(1) as f64;
-            let is_slow = bits_per_second < PACED_RATE * hosts.slowest_bits_per_second as f64;
-            let is_paced = is_slow && record.duration_us >= PACED_US && segments > 1;
-            let pace_ns =
-                is_paced.then(|| record.duration_us.saturating_mul(1_000) / u64::from(segments));
-            // How long it takes as a whole is not known of one that had begun before.
-            let counts = !is_paced && !record.began_before;
+        let payloads = [record.payload_out(), record.payload_back()];
+        let paces_ns = payloads.map(|bytes| pace_ns(record, bytes, hosts));
+        let is_paced = paces_ns.iter().any(Option::is_some);
+        let [out, back] = [0, 1].map(|it| {
+            let (bytes, pace_ns) = (payloads[it], paces_ns[it]);
+            let segments = segments_of(bytes);
             (bytes > 0).then(|| Transfer {
-                sender: hosts.sender(if is_paced { 1 } else { segments }),
+                sender: hosts.sender(if pace_ns.is_some() { 1 } else { segments }),
                 receiver: Receiver::default(),
-                start_ns: now_ns,
                 bytes,
                 segments,
                 pace_ns,
-                counts_as: counts.then_some(class),
+                unacknowledged: None,
                 deadline_ns: 0,
                 pending_ns: None,
             })
         });
-        transfers.iter().any(Option::is_some).then(|| Self {
-            transfers,
+        // What it is about is not known of a tunnel, nor of what had begun before, or takes its time.
+        let is_exchange =
+            record.transport != Transport::Tunnel && !record.began_before && !is_paced;
+        // How long it takes as a whole is not known of one that had begun before.
+        let counts = !is_paced && !record.began_before;
+        (out.is_some() || back.is_some()).then(|| Self {
+            answers: is_exchange && out.is_some() && back.is_some(),
+            transfers: [out, back],
             flows: [BorderFlow::default(); 2],
             hash,
             header_bytes: record.header_bytes() as u32,
+            start_ns: now_ns,
+            is_open: [false; 2],
+            has_handshake: record.transport == Transport::Tcp && !record.began_before,
+            attempts: 0,
+            counts_as: counts.then_some(class),
         })
+    }
+
+    /// True if one direction of it is paced as it came.
+    pub(super) fn is_paced(&self) -> bool {
+        let mut transfers = self.transfers.iter().flatten();
+        transfers.any(|it| it.pace_ns.is_some())
+    }
+
+    /// Class that it counts for as one that has completed, if it does and has.
+    pub(super) fn completed_as(&self) -> Option<RecordedClass> {
+        self.counts_as.filter(|_| self.has_arrived())
+    }
+
+    /// Class that it counts for as one that has not completed, if it does and has not.
+    pub(super) fn unfinished_as(&self) -> Option<RecordedClass> {
+        self.counts_as.filter(|_| !self.has_arrived())
+    }
+
+    fn has_arrived(&self) -> bool {
+        let mut transfers = self.transfers.iter().flatten();
+        transfers.all(Transfer::has_arrived)
+    }
+
+    /// Time that it takes alone on an uplink, with full windows from the start: round trips and serialisation.
+    pub(super) fn alone_ns(&self, uplink: &Uplink) -> f64 {
+        let bytes: u64 = self.transfers.iter().flatten().map(|it| it.bytes).sum();
+        // Both ways for the handshake and for what is answered, one way for what is not.
+        let trips = if self.answers { 1.0 } else { 0.5 } + f64::from(u8::from(self.has_handshake));
+        let serialisation_ns = bytes as f64 * 8e9 / uplink.bits_per_second as f64;
+        serialisation_ns + trips * uplink.round_trip_ns as f64
     }
 
     /// Everything has arrived, and the senders know.
@@ -145,6 +207,19 @@ impl Connection {
     pub(super) fn transfer(&mut self, sender: Side) -> Option<&mut Transfer> {
         self.transfers[sender as usize].as_mut()
     }
+}
+
+/// Time between segments of a direction that was slow for long by itself; none for others.
+fn pace_ns(record: &FlowRecord, bytes: u64, hosts: &Hosts) -> Option<u64> {
+    let segments = segments_of(bytes);
+    let bits_per_second = bytes as f64 * 8e6 / record.duration_us.max(1) as f64;
+    let is_slow = bits_per_second < PACED_RATE * hosts.slowest_bits_per_second as f64;
+    let is_paced = is_slow && record.duration_us >= PACED_US && segments > 1;
+    is_paced.then(|| record.duration_us.saturating_mul(1_000) / u64::from(segments))
+}
+
+fn segments_of(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(MSS_BYTES)).unwrap_or(u32::MAX - 1)
 }
 
 impl Transfer {

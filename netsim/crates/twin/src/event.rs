@@ -32,6 +32,19 @@ pub(super) enum PacketKind {
     },
     /// The first segment that is missing, and the one that is answered.
     Ack { missing: u32, trigger: u32 },
+    /// A step of TCP's handshake.
+    Handshake(Step),
+}
+
+/// A step of the handshake in which a connection begins (RFC 9293 §3.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The site asks.
+    Syn,
+    /// The remote side agrees.
+    SynAck,
+    /// The site has heard of that.
+    Ack,
 }
 
 /// A side of the uplinks, and the direction of what starts there.
@@ -45,8 +58,6 @@ pub(super) enum Side {
 }
 
 impl Side {
-    pub(super) const BOTH: [Self; 2] = [Self::Site, Self::Remote];
-
     pub(super) fn other(self) -> Self {
         match self {
             Self::Site => Self::Remote,
@@ -71,6 +82,10 @@ pub(super) enum Event {
     Arrival(Packet),
     /// A port has sent a packet.
     PortFree(u16),
+    /// A handshake may not have come to its end.
+    Handshake(Handle),
+    /// What came of a sender may have waited for long enough to be acknowledged: all before this segment.
+    DelayedAck(Handle, Side, u32),
     /// The timer of a sender may have expired.
     Timer(Handle, Side),
     /// A paced sender has another segment.

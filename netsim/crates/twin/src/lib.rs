@@ -1,9 +1,9 @@
 //! A twin of one's own network: the flows of a recording, over uplinks that are stated, under one scheme
 //! after the other.
 //!
-//! Two borders have the same uplinks between them. The connections of the recording start when they did,
-//! and each direction carries the payload that it had. Hosts speak the TCP of `flow-tcp`;
-//! each border chooses uplink and queue with the code that the kernel runs.
+//! Two borders have the same uplinks between them. The connections of the recording start when they did, TCP's
+//! with a handshake, and each direction carries the payload that it had: the site asks, and the other side
+//! answers. Hosts speak the TCP of `flow-tcp`; each border chooses uplink and queue with the code that the kernel runs.
 //!
 //! Memory does not grow with the recording: flows are read as they are due, forgotten when they are
 //! complete, and counted in histograms.
@@ -34,9 +34,9 @@ pub struct TwinOutcome {
     pub scheme: String,
     /// The threshold between short and long that the scheme goes by; `None` where it has none.
     pub threshold: Option<u64>,
-    /// Transfers, one a direction, of connections that were short by the threshold of the recording.
+    /// Connections that were short by the threshold of the recording.
     pub short: FlowStatistics,
-    /// Transfers of connections that were long by that threshold in one direction or both.
+    /// Connections that were long by that threshold in one direction or both.
     pub long: FlowStatistics,
     /// Share of the stated rate that each uplink carried in the simulated time, from the site and to it, 0
     /// to 1.
@@ -47,9 +47,9 @@ pub struct TwinOutcome {
     pub segments: u64,
     /// Segments of these that were sent again.
     pub retransmitted: u64,
-    /// Retransmission timeouts.
+    /// Retransmission timeouts, those of handshakes among them.
     pub timeouts: u64,
-    /// Transfers that were paced as they came and have no completion time: slow for long, by themselves.
+    /// Connections that were paced as they came and have no completion time: slow for long, by themselves.
     pub paced_flows: u64,
     /// Connections that were not simulated, for too many were under way.
     pub left_out: u64,

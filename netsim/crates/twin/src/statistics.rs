@@ -2,14 +2,15 @@
 
 use serde::Serialize;
 
-/// Completion times of transfers of one class.
+/// Completion times of connections of one class: from the first packet of the handshake to the last byte of
+/// both directions, as an application sees it that calls `connect` and waits for the answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FlowStatistics {
-    /// Transfers that completed.
+    /// Connections that completed.
     pub flows: u64,
-    /// Transfers that did not until the end.
+    /// Connections that did not until the end.
     pub unfinished: u64,
-    /// Mean completion time in milliseconds; `None` without transfers.
+    /// Mean completion time in milliseconds; `None` without connections.
     pub mean_ms: Option<f64>,
     /// Median of completion times in milliseconds.
     pub p50_ms: Option<f64>,
@@ -17,8 +18,8 @@ pub struct FlowStatistics {
     pub p99_ms: Option<f64>,
     /// Longest completion time in milliseconds.
     pub max_ms: Option<f64>,
-    /// Mean of completion time over serialisation and half a round trip, on the uplink on which that is
-    /// least for the transfer. Below 1 only where one transfer fills several uplinks.
+    /// Mean of completion time over serialisation and the round trips that there must be, on the uplink on
+    /// which that is least for the connection. Below 1 only where one connection fills several uplinks.
     pub mean_slowdown: Option<f64>,
     /// The distribution of completion times.
     #[serde(skip)]

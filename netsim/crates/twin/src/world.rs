@@ -1,5 +1,8 @@
 //! The run of one scheme: events in order of time until the recording is over.
 
+mod opening;
+mod receiving;
+
 use std::io::Read;
 
 use flow_recording::{Count, FlowRecord, ReadError, Reader, ThresholdUnit};
@@ -7,7 +10,7 @@ use flow_tcp::Ack;
 
 use super::TwinOutcome;
 use super::border::{Border, Forwarded, Threshold};
-use super::connection::{Connection, Connections, Hosts, RecordedClass, Transfer};
+use super::connection::{Connection, Connections, Hosts, RecordedClass};
 use super::event::{Event, Events, Handle, Packet, PacketKind, Side};
 use super::port::{Discipline, Port};
 use super::scheme::Scheme;
@@ -134,6 +137,10 @@ impl<R: Read> World<R> {
                 Event::Start => self.start_due()?,
                 Event::Arrival(packet) => self.arrive(packet),
                 Event::PortFree(port) => self.port_free(port),
+                Event::Handshake(handle) => self.on_handshake_timer(handle),
+                Event::DelayedAck(handle, sender, missing) => {
+                    self.on_delayed_ack(handle, sender, missing);
+                }
                 Event::Timer(handle, sender) => self.on_timer(handle, sender),
                 Event::Paced(handle, sender) => self.on_paced(handle, sender),
             }
@@ -198,14 +205,9 @@ impl<R: Read> World<R> {
             self.count.left_out += 1;
             return;
         }
-        let paced = connection.transfers.iter().flatten();
-        self.count.paced += paced.filter(|it| it.pace_ns.is_some()).count() as u64;
+        self.count.paced += u64::from(connection.is_paced());
         let handle = self.connections.insert(connection);
-        for side in Side::BOTH {
-            self.await_pace(handle, side);
-            self.transmit(handle, side);
-            self.restart_timer(handle, side);
-        }
+        self.begin(handle);
     }
 
     /// Sends what the window lets go.
@@ -295,33 +297,8 @@ impl<R: Read> World<R> {
                 is_retransmission,
             } => self.on_data(&packet, number, is_retransmission),
             PacketKind::Ack { missing, trigger } => self.on_ack(&packet, missing, trigger),
+            PacketKind::Handshake(step) => self.on_handshake(packet.connection, step),
         }
-    }
-
-    fn on_data(&mut self, packet: &Packet, number: u32, is_retransmission: bool) {
-        let now_ns = self.events.now_ns();
-        let Some(connection) = self.connections.get(packet.connection) else {
-            return;
-        };
-        let header_bytes = connection.header_bytes;
-        let Some(transfer) = connection.transfer(packet.sender) else {
-            return;
-        };
-        let is_new = transfer.receiver.on_segment(number, is_retransmission);
-        let missing = transfer.receiver.missing();
-        if is_new && transfer.has_arrived() {
-            completed(&mut self.count, transfer, now_ns, &self.uplinks);
-        }
-        let ack = Packet {
-            from: packet.sender.other(),
-            kind: PacketKind::Ack {
-                missing,
-                trigger: number,
-            },
-            bytes: header_bytes,
-            ..*packet
-        };
-        self.forward(ack, 0);
     }
 
     fn on_ack(&mut self, packet: &Packet, missing: u32, trigger: u32) {
@@ -425,11 +402,12 @@ impl<R: Read> World<R> {
 
     fn outcome(self, whole_ns: u64) -> TwinOutcome {
         let mut unfinished = [0; 2];
-        let transfers = self.connections.iter().flat_map(|it| &it.transfers);
-        for transfer in transfers.flatten().filter(|it| !it.has_arrived()) {
-            if let Some(class) = transfer.counts_as {
-                unfinished[class as usize] += 1;
-            }
+        for class in self
+            .connections
+            .iter()
+            .filter_map(Connection::unfinished_as)
+        {
+            unfinished[class as usize] += 1;
         }
         let seconds = whole_ns.max(1) as f64 / 1e9;
         let carried = |side: usize, uplink: usize| {
@@ -456,17 +434,15 @@ impl<R: Read> World<R> {
     }
 }
 
-/// Counts the completion time of a transfer, and how much longer that is than alone on the best uplink.
-fn completed(count: &mut Totals, transfer: &Transfer, now_ns: u64, uplinks: &[Uplink]) {
-    let Some(class) = transfer.counts_as else {
+/// Counts the completion time of a connection, if all of it has arrived, and how much longer that is than alone
+/// on the best uplink.
+fn completed(count: &mut Totals, connection: &Connection, now_ns: u64, uplinks: &[Uplink]) {
+    let Some(class) = connection.completed_as() else {
         return;
     };
-    let time_ns = now_ns.saturating_sub(transfer.start_ns);
-    // Which one is best depends on the size: a short transfer wants a short way, a long one a fast one.
-    let alone_ns = uplinks.iter().map(|it| {
-        let serialisation_ns = transfer.bytes as f64 * 8e9 / it.bits_per_second as f64;
-        serialisation_ns + it.round_trip_ns as f64 / 2.0
-    });
+    let time_ns = now_ns.saturating_sub(connection.start_ns);
+    // Which one is best depends on the size: few bytes want a short way, many a fast one.
+    let alone_ns = uplinks.iter().map(|it| connection.alone_ns(it));
     let alone_ns = alone_ns.fold(f64::INFINITY, f64::min);
     let slowdown = time_ns as f64 / alone_ns.max(1.0);
     match class {
