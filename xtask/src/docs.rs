@@ -11,8 +11,9 @@ use crate::{
 };
 
 /// Packages with the programs whose command lines the book shows.
-const SHOWN: [&str; 8] = [
+const SHOWN: [&str; 9] = [
     "bond",
+    "twin",
     "splitter-agent",
     "cloudburst-cli",
     "flow-netsim",

@@ -3,7 +3,6 @@
 //! Compiled before anything else on a fresh clone, so its dependencies are few.
 
 mod bench;
-mod bond;
 mod command;
 mod congestion;
 mod demo;
@@ -13,6 +12,7 @@ mod ebpf;
 mod elf;
 mod header;
 mod instructions;
+mod measurement;
 mod msgbench;
 mod project;
 mod reproduction;
@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::project::Project;
+use crate::{project::Project, setup::Purpose};
 
 /// The project's tasks.
 #[derive(Parser)]
@@ -60,7 +60,9 @@ enum Task {
     /// Measure completion times of short and long flows with ECMP and with each of the splitter's policies.
     Fct(demo::FctArguments),
     /// Measure what one TCP flow, or several, get of unequal tunnels, by ECMP, MPTCP and the splitter's balancers.
-    Bond(bond::Arguments),
+    Bond(measurement::Arguments),
+    /// Hold what the simulator predicts of recorded flows against what a network then does with them.
+    Twin(measurement::Arguments),
     /// Measure what the splitter costs a packet, in ns.
     BenchDatapath(bench::DatapathArguments),
     /// Count what the kernel programs execute for a packet, and hold it against what is recorded.
@@ -102,7 +104,16 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Demo(arguments) => demo::task(&project, &arguments),
         Task::Playground(arguments) => demo::playground(&project, &arguments),
         Task::Fct(arguments) => demo::fct(&project, &arguments),
-        Task::Bond(arguments) => bond::task(&project, &arguments),
+        Task::Bond(arguments) => {
+            measurement::task(&project, Purpose::Bond, "bond", &[], &arguments)
+        }
+        Task::Twin(arguments) => measurement::task(
+            &project,
+            Purpose::Demo,
+            "twin",
+            &["flow-netsim"],
+            &arguments,
+        ),
         Task::BenchDatapath(arguments) => bench::datapath::task(&project, &arguments),
         Task::CountInstructions(arguments) => instructions::task(&project, &arguments),
         Task::BenchCodec(arguments) => bench::codec::task(&project, &arguments),

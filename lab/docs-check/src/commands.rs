@@ -21,8 +21,9 @@ use crate::{
 const PROGRAMS: [&str; 3] = ["splitter", "cloudburst", "netsim"];
 
 /// Tasks that hand all their arguments to a program, and that with the arguments before them.
-const HANDED_ON: [(&str, &str, &[&str]); 8] = [
+const HANDED_ON: [(&str, &str, &[&str]); 9] = [
     ("bond", "bond", &[]),
+    ("twin", "twin", &[]),
     ("demo", "splitter-demo", &[]),
     ("playground", "splitter-demo", &["playground"]),
     ("msgbench", "msgbench", &[]),

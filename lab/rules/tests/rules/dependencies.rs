@@ -8,7 +8,7 @@ use workspace_rules::cargo;
 use crate::{WORKSPACE, assert_none, crates_of};
 
 /// Packages from the bottom up: each uses only those above it in this list. Proofs come last.
-const ORDER: [&str; 46] = [
+const ORDER: [&str; 47] = [
     // Decisions: no_std, no I/O, no clock.
     "flow-balance",
     "splitter-policy",
@@ -49,6 +49,7 @@ const ORDER: [&str; 46] = [
     "paper-machine",
     "splitter-demo",
     "bond",
+    "twin",
     "vm-guest",
     "hostile",
     "instructions",
