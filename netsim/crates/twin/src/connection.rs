@@ -14,6 +14,11 @@ pub(super) const SYN_TIMEOUT_NS: u64 = 1_000_000_000;
 /// RFC 5681 §4.2 allows it).
 pub(super) const QUICK_ACKS: u32 = 16;
 
+/// From so many packets on, a direction with little payload may have none.
+const MANY_PACKETS: u64 = 100;
+/// Little: one in three acknowledgements reports a gap.
+const OPTIONS_PER_PACKET_BYTES: u64 = 4;
+
 /// Payload of a full segment: an MTU of 1,500 bytes with time stamps.
 pub(super) const MSS_BYTES: u64 = 1_448;
 /// A flow that is this slow for this long is so by itself: it is paced as it came.
@@ -44,6 +49,8 @@ pub(super) struct Connection {
     pub(super) is_open: [bool; 2],
     /// It begins with a handshake.
     pub(super) has_handshake: bool,
+    /// The side that opens it.
+    pub(super) opener: Side,
     /// Handshakes that were begun again.
     pub(super) attempts: u32,
     /// The remote side begins when all of the site's payload has come: it answers a request.
@@ -133,7 +140,7 @@ impl Connection {
         } else {
             RecordedClass::Short
         };
-        let payloads = [record.payload_out(), record.payload_back()];
+        let payloads = payloads(record);
         let paces_ns = payloads.map(|bytes| pace_ns(record, bytes, hosts));
         let is_paced = paces_ns.iter().any(Option::is_some);
         let [out, back] = [0, 1].map(|it| {
@@ -157,6 +164,12 @@ impl Connection {
         let counts = !is_paced && !record.began_before;
         (out.is_some() || back.is_some()).then(|| Self {
             answers: is_exchange && out.is_some() && back.is_some(),
+            // Who opens a connection has something to say.
+            opener: if out.is_some() {
+                Side::Site
+            } else {
+                Side::Remote
+            },
             transfers: [out, back],
             flows: [BorderFlow::default(); 2],
             hash,
@@ -207,6 +220,23 @@ impl Connection {
     pub(super) fn transfer(&mut self, sender: Side) -> Option<&mut Transfer> {
         self.transfers[sender as usize].as_mut()
     }
+}
+
+/// Payload of both directions, without what may be options of acknowledgements. Where a direction has many
+/// packets, those that report gaps (12 bytes or more, RFC 2018) weigh more than a request does, and half a round
+/// trip for a request is little of what that many take.
+fn payloads(record: &FlowRecord) -> [u64; 2] {
+    let of = |payload: u64, count: Count| {
+        let options = count.packets.saturating_mul(OPTIONS_PER_PACKET_BYTES);
+        let is_options = count.packets >= MANY_PACKETS && payload <= options;
+        if is_options { 0 } else { payload }
+    };
+    let back = record.back.unwrap_or_default();
+    let (out, back) = (
+        of(record.payload_out(), record.out),
+        of(record.payload_back(), back),
+    );
+    [out, back]
 }
 
 /// Time between segments of a direction that was slow for long by itself; none for others.

@@ -39,11 +39,11 @@ pub(super) enum PacketKind {
 /// A step of the handshake in which a connection begins (RFC 9293 §3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The site asks.
+    /// The side that opens the connection asks.
     Syn,
-    /// The remote side agrees.
+    /// The other one agrees.
     SynAck,
-    /// The site has heard of that.
+    /// The first one has heard of that.
     Ack,
 }
 

@@ -297,7 +297,7 @@ impl<R: Read> World<R> {
                 is_retransmission,
             } => self.on_data(&packet, number, is_retransmission),
             PacketKind::Ack { missing, trigger } => self.on_ack(&packet, missing, trigger),
-            PacketKind::Handshake(step) => self.on_handshake(packet.connection, step),
+            PacketKind::Handshake(step) => self.on_handshake(&packet, step),
         }
     }
 

@@ -17,55 +17,58 @@ impl<R: Read> World<R> {
         let Some(connection) = self.connections.get(handle) else {
             return;
         };
+        let opener = connection.opener;
         if connection.has_handshake {
             self.send_handshake(handle, Step::Syn);
             self.await_handshake(handle, 0);
             return;
         }
-        self.open(handle, Side::Site);
-        self.open_remote(handle);
+        self.open(handle, opener);
+        self.heard(handle, opener.other());
     }
 
-    pub(super) fn on_handshake(&mut self, handle: Handle, step: Step) {
+    pub(super) fn on_handshake(&mut self, packet: &Packet, step: Step) {
+        let handle = packet.connection;
         match step {
             Step::Syn => self.send_handshake(handle, Step::SynAck),
             Step::SynAck => {
                 self.send_handshake(handle, Step::Ack);
-                self.open(handle, Side::Site);
+                self.open(handle, packet.from.other());
             }
-            Step::Ack => self.open_remote(handle),
+            Step::Ack => self.heard(handle, packet.from.other()),
         }
     }
 
-    /// What is lost of a handshake is sent again. The remote side sends its part again as well, so that the
-    /// site's last step comes again; that takes half a round trip less here.
+    /// What is lost of a handshake is sent again. The side that was asked sends its part again as well, so that
+    /// the opener's last step comes again; that takes half a round trip less here.
     pub(super) fn on_handshake_timer(&mut self, handle: Handle) {
         let Some(connection) = self.connections.get(handle) else {
             return;
         };
-        let [site, remote] = connection.is_open;
-        let waits_for_request = connection.answers && site;
-        if (site && remote) || waits_for_request {
-            // A request that is sent again opens the other side too.
+        let opener = connection.opener;
+        let [has_opened, is_heard] =
+            [opener, opener.other()].map(|it| connection.is_open[it as usize]);
+        // A request that is sent again is heard, too.
+        if has_opened && (is_heard || connection.answers) {
             return;
         }
         connection.attempts += 1;
         let attempts = connection.attempts;
         self.count.timeouts += 1;
-        let step = if site { Step::Ack } else { Step::Syn };
+        let step = if has_opened { Step::Ack } else { Step::Syn };
         self.send_handshake(handle, step);
         self.await_handshake(handle, attempts);
     }
 
-    /// The remote side has heard from the site: it may send, unless it answers a request that is not whole.
-    pub(super) fn open_remote(&mut self, handle: Handle) {
+    /// A side has heard from the one that opened: it may send, unless it answers a request that is not whole.
+    pub(super) fn heard(&mut self, handle: Handle, side: Side) {
         let Some(connection) = self.connections.get(handle) else {
             return;
         };
-        let request = connection.transfers[Side::Site as usize].as_ref();
-        let is_asked = request.is_none_or(Transfer::has_arrived);
-        if is_asked || !connection.answers {
-            self.open(handle, Side::Remote);
+        let request = connection.transfers[side.other() as usize].as_ref();
+        let is_whole = request.is_none_or(Transfer::has_arrived);
+        if side != connection.opener && (is_whole || !connection.answers) {
+            self.open(handle, side);
         }
     }
 
@@ -92,10 +95,11 @@ impl<R: Read> World<R> {
         let Some(connection) = self.connections.get(handle) else {
             return;
         };
+        let opener = connection.opener;
         let (from, options) = match step {
-            Step::Syn => (Side::Site, SYN_OPTION_BYTES),
-            Step::SynAck => (Side::Remote, SYN_OPTION_BYTES),
-            Step::Ack => (Side::Site, 0),
+            Step::Syn => (opener, SYN_OPTION_BYTES),
+            Step::SynAck => (opener.other(), SYN_OPTION_BYTES),
+            Step::Ack => (opener, 0),
         };
         let packet = Packet {
             connection: handle,

@@ -43,10 +43,8 @@ impl<R: Read> World<R> {
                 stamp_ns,
             );
         }
-        if packet.sender == Side::Site {
-            // It acknowledges the handshake as well.
-            self.open_remote(packet.connection);
-        }
+        // It acknowledges the handshake as well.
+        self.heard(packet.connection, packet.sender.other());
     }
 
     /// A segment has waited for long enough, unless it was acknowledged meanwhile.

@@ -101,6 +101,35 @@ fn answer_waits_for_its_request_and_counts_with_it() {
 }
 
 #[test]
+fn options_of_acknowledgements_are_no_request_and_who_speaks_opens() {
+    let transfer = |payload: u64, acks: u64| {
+        let out = Count {
+            packets: acks,
+            bytes: payload + acks * 66 + 8,
+        };
+        let bytes = recording(
+            &[FlowRecord {
+                out,
+                ..flow(0, 1, 144_800)
+            }],
+            2,
+        );
+        let outcome = run(&bytes, &settings(&["50mbit/200ms"]), "ecmp");
+        outcome.long.mean_ms.expect("it ended")
+    };
+    let (bare, with_options, with_request) =
+        (transfer(0, 100), transfer(400, 100), transfer(401, 100));
+    assert_eq!(bare, with_options);
+    // The other side's handshake and data, and half a round trip more for the request and its answer.
+    assert!(
+        (100.0..101.0).contains(&(with_request - bare)),
+        "{bare} {with_request}"
+    );
+    // Few packets have no such options.
+    assert!(transfer(100, 50) > bare + 99.0);
+}
+
+#[test]
 fn every_second_segment_is_acknowledged_once_a_connection_is_not_young() {
     let hops_of_segments = |segments: u64| {
         let bytes = recording(&[flow(0, segments * 1_448, 0)], 2);
