@@ -1,6 +1,7 @@
 //! All runs: of each seed the flows are recorded once, then predicted and run under each policy.
 
 use std::{
+    collections::{BTreeMap, btree_map::Entry},
     fs,
     path::PathBuf,
     time::{Duration, Instant},
@@ -52,14 +53,35 @@ impl Campaign {
         Ok(runs)
     }
 
+    /// Predicts what was measured before again, from the recordings in the directory.
+    pub(crate) fn predict_again(&self, mut runs: Vec<Run>) -> Result<Vec<Run>> {
+        let mut predictions: BTreeMap<(u32, u64), Prediction> = BTreeMap::new();
+        for run in &mut runs {
+            let of = (run.load_percent, run.seed);
+            let prediction = match predictions.entry(of) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(place) => {
+                    let file = self.recording(run.load_percent, run.seed);
+                    place.insert(Prediction::of(&file, run.seed, &self.netsim)?)
+                }
+            };
+            run.predict(prediction.under(&run.policy)?);
+        }
+        Ok(runs)
+    }
+
+    fn recording(&self, load_percent: u32, seed: u64) -> PathBuf {
+        let name = format!("load{load_percent}-seed{seed}.flows");
+        self.out.join(name)
+    }
+
     fn run_seed(
         &self,
         load_percent: u32,
         seed: u64,
         cancel: &CancellationToken,
     ) -> Result<Vec<Run>> {
-        let file = format!("load{load_percent}-seed{seed}.flows");
-        let file = self.out.join(file);
+        let file = self.recording(load_percent, seed);
         let mut prediction = None;
         let mut runs = Vec::new();
         for policy in turns(seed) {
@@ -75,7 +97,7 @@ impl Campaign {
                 Some(prediction) => prediction,
                 none => none.insert(Prediction::of(&file, seed, &self.netsim)?),
             };
-            let predicted = prediction.under(policy)?;
+            let predicted = prediction.under(policy.name())?;
             let run = Run::new((load_percent, policy, seed), predicted, &measured);
             eprintln!(
                 "load {load_percent} %, seed {seed} of {}: {}: short flows take {:.1} ms in the mean, {:.1} predicted ({:.1} s)",

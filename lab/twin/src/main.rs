@@ -9,7 +9,7 @@ mod policy;
 mod prediction;
 mod row;
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, ValueHint};
@@ -37,6 +37,9 @@ struct Arguments {
     /// Measure briefly and with three seeds: at most 10 minutes.
     #[arg(long)]
     quick: bool,
+    /// Measure nothing: predict again from the recordings of a run before, and compare with what it measured.
+    #[arg(long, conflicts_with_all = ["quick", "loads", "seeds", "seconds", "splitter"])]
+    again: bool,
     /// How much of both uplinks long flows fill, in percent; 0 leaves short flows alone.
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_value = "0,30",
           value_parser = clap::value_parser!(u32).range(0..=80))]
@@ -70,15 +73,23 @@ async fn main() -> std::process::ExitCode {
 
 async fn run(arguments: &Arguments) -> Result<()> {
     let campaign = campaign(arguments)?;
-    require()?;
-    let (loads, out) = (campaign.loads.clone(), campaign.out.clone());
-    eprintln!(
-        "loads: {}, policies: 3, seeds: {}; about {} minutes",
-        loads.len(),
-        campaign.seeds,
-        campaign.duration().as_secs().div_ceil(60)
-    );
-    let rows = row::rows(&loads, &measure(campaign).await?);
+    let out = campaign.out.clone();
+    let rows = if arguments.again {
+        let before = page::read(&out)?;
+        let loads: BTreeSet<u32> = before.iter().map(|it| it.load_percent).collect();
+        let runs = before.into_iter().flat_map(|it| it.runs).collect();
+        row::rows(loads, &campaign.predict_again(runs)?)
+    } else {
+        require()?;
+        let loads = campaign.loads.clone();
+        eprintln!(
+            "loads: {}, policies: 3, seeds: {}; about {} minutes",
+            loads.len(),
+            campaign.seeds,
+            campaign.duration().as_secs().div_ceil(60)
+        );
+        row::rows(loads, &measure(campaign).await?)
+    };
     page::write(&out, &rows)?;
     if arguments.json {
         print_json(&rows)?;

@@ -10,12 +10,22 @@ use crate::{
     row::{Row, table},
 };
 
+/// The file of results in a run's directory.
+const JSON: &str = "twin.json";
+
+/// Reads what [`write`] wrote.
+pub(crate) fn read(directory: &Path) -> Result<Vec<Row>> {
+    let file = directory.join(JSON);
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()));
+    serde_json::from_str(&text?).with_context(|| format!("cannot understand {}", file.display()))
+}
+
 /// Writes `index.html` and `twin.json`.
 pub(crate) fn write(directory: &Path, rows: &[Row]) -> Result<()> {
     let cannot = || format!("cannot write into {}", directory.display());
     let json = serde_json::to_string_pretty(rows)?;
     fs::create_dir_all(directory).with_context(cannot)?;
-    fs::write(directory.join("twin.json"), json).with_context(cannot)?;
+    fs::write(directory.join(JSON), json).with_context(cannot)?;
     fs::write(directory.join("index.html"), page(rows).to_html()).with_context(cannot)
 }
 
@@ -40,7 +50,7 @@ fn page(rows: &[Row]) -> Page {
         let mut bars = Bars::new(title);
         for it in rows {
             let load = format!("long flows fill {} %", it.load_percent);
-            bars = bars.row(it.policy, load);
+            bars = bars.row(it.policy.clone(), load);
         }
         let values = |index: usize| rows.iter().map(move |it| mean(it)[index]);
         bars.panel("predicted", "ms", values(0))

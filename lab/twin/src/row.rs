@@ -2,7 +2,7 @@
 //! bounds.
 
 use flow_report::{Summary, Table};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{measurement::Measured, policy::Policy, prediction::Predicted};
 
@@ -12,17 +12,17 @@ const MEAN_BOUND: f64 = 0.10;
 const P99_BOUND: f64 = 0.20;
 
 /// A figure as it was predicted and as it was measured; none where no flow has completed.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Pair {
     pub(crate) predicted: Option<f64>,
     pub(crate) measured: Option<f64>,
 }
 
 /// One run: the flows of a seed under a policy.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) load_percent: u32,
-    pub(crate) policy: &'static str,
+    pub(crate) policy: String,
     pub(crate) seed: u64,
     /// True if these flows were recorded in this run, and not in another one.
     pub(crate) is_recorded: bool,
@@ -43,10 +43,10 @@ pub(crate) struct Run {
 }
 
 /// Medians over the runs of a policy under a load.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) load_percent: u32,
-    pub(crate) policy: &'static str,
+    pub(crate) policy: String,
     pub(crate) predicted_short_mean_ms: f64,
     pub(crate) measured_short_mean_ms: f64,
     /// Predicted by measured.
@@ -71,33 +71,42 @@ impl Run {
         predicted: &Predicted,
         measured: &Measured,
     ) -> Self {
-        let pair = |predicted, measured: f64| Pair {
-            predicted,
+        let figure = |measured: f64| Pair {
+            predicted: None,
             measured: Some(measured).filter(|it| it.is_finite()),
         };
-        let count = |predicted: u64, measured: u64| Pair {
-            predicted: Some(predicted as f64),
-            measured: Some(measured as f64),
-        };
+        let count = |measured: u64| figure(measured as f64);
         let (short, long) = (&measured.short_ms, &measured.long_ms);
-        Self {
+        let mut run = Self {
             load_percent,
-            policy: policy.name(),
+            policy: policy.name().to_owned(),
             seed,
             is_recorded: policy == Policy::RECORDED,
-            short_flows: count(predicted.short.flows, short.count() as u64),
-            long_flows: count(predicted.long.flows, long.count() as u64),
-            short_mean_ms: pair(predicted.short.mean_ms, short.mean()),
-            short_p99_ms: pair(predicted.short.p99_ms, short.percentile(99.0)),
-            long_mean_ms: pair(predicted.long.mean_ms, long.mean()),
-            retransmitted_segments: count(
-                predicted.retransmitted_segments,
-                measured.retransmitted_segments,
-            ),
-            timeouts: count(predicted.timeouts, measured.timeouts),
+            short_flows: count(short.count() as u64),
+            long_flows: count(long.count() as u64),
+            short_mean_ms: figure(short.mean()),
+            short_p99_ms: figure(short.percentile(99.0)),
+            long_mean_ms: figure(long.mean()),
+            retransmitted_segments: count(measured.retransmitted_segments),
+            timeouts: count(measured.timeouts),
             unfinished_flows: measured.unfinished,
             objection: measured.objection.clone(),
-        }
+        };
+        run.predict(predicted);
+        run
+    }
+
+    /// Takes a prediction in the place of the one before.
+    pub(crate) fn predict(&mut self, predicted: &Predicted) {
+        let Predicted { short, long, .. } = predicted;
+        let count = |count: u64| Some(count as f64);
+        self.short_flows.predicted = count(short.flows);
+        self.long_flows.predicted = count(long.flows);
+        self.short_mean_ms.predicted = short.mean_ms;
+        self.short_p99_ms.predicted = short.p99_ms;
+        self.long_mean_ms.predicted = long.mean_ms;
+        self.retransmitted_segments.predicted = count(predicted.retransmitted_segments);
+        self.timeouts.predicted = count(predicted.timeouts);
     }
 }
 
@@ -137,9 +146,9 @@ impl Compared {
 }
 
 /// A row for each policy under each load that has runs.
-pub(crate) fn rows(loads: &[u32], runs: &[Run]) -> Vec<Row> {
+pub(crate) fn rows(loads: impl IntoIterator<Item = u32>, runs: &[Run]) -> Vec<Row> {
     let mut rows = Vec::new();
-    for &load_percent in loads {
+    for load_percent in loads {
         for policy in Policy::ALL.map(Policy::name) {
             let of = |it: &&Run| it.load_percent == load_percent && it.policy == policy;
             let runs: Vec<Run> = runs.iter().filter(of).cloned().collect();
@@ -151,13 +160,13 @@ pub(crate) fn rows(loads: &[u32], runs: &[Run]) -> Vec<Row> {
     rows
 }
 
-fn row(load_percent: u32, policy: &'static str, runs: Vec<Run>) -> Row {
+fn row(load_percent: u32, policy: &str, runs: Vec<Run>) -> Row {
     let mean = Compared::of(&runs, |it| it.short_mean_ms);
     let p99 = Compared::of(&runs, |it| it.short_p99_ms);
     let long = Compared::of(&runs, |it| it.long_mean_ms);
     Row {
         load_percent,
-        policy,
+        policy: policy.to_owned(),
         predicted_short_mean_ms: mean.predicted,
         measured_short_mean_ms: mean.measured,
         short_mean_ratio: mean.ratio,
@@ -197,7 +206,7 @@ pub(crate) fn table(rows: &[Row]) -> Table {
     for it in rows {
         table.row([
             it.load_percent.to_string(),
-            it.policy.to_owned(),
+            it.policy.clone(),
             format!("{:.1}", it.predicted_short_mean_ms),
             format!("{:.1}", it.measured_short_mean_ms),
             ratio(it.short_mean_ratio, it.short_mean_ratio_bounds),
@@ -228,7 +237,7 @@ mod tests {
         };
         Run {
             load_percent: 0,
-            policy: policy.name(),
+            policy: policy.name().to_owned(),
             seed,
             is_recorded: false,
             short_flows: pair,
@@ -252,11 +261,11 @@ mod tests {
             ecmp(3, [50.0, 110.0]),
             run(Policy::Share, 1, [115.0, 100.0]),
         ];
-        let rows = rows(&[0, 30], &runs);
+        let rows = rows([0, 30], &runs);
         let [first, second] = &rows[..] else {
             panic!("two policies under one load: {rows:?}");
         };
-        assert_eq!((first.policy, first.short_mean_ratio), ("ecmp", 1.08));
+        assert_eq!((&*first.policy, first.short_mean_ratio), ("ecmp", 1.08));
         assert_eq!(first.short_mean_ratio_bounds[1], 300.0 / 90.0);
         assert_eq!(first.predicted_long_mean_ms, None);
         let within = |it: &Row| (it.is_mean_within_10_percent, it.is_p99_within_20_percent);
@@ -275,13 +284,13 @@ mod tests {
             },
             ..run(Policy::Ecmp, 1, [1.0, 1.0])
         };
-        let rows = rows(&[0], &[nothing]);
+        let rows = rows([0], &[nothing]);
         assert!(!rows[0].is_mean_within_10_percent && rows[0].is_p99_within_20_percent);
     }
 
     #[test]
     fn units_stand_in_the_names_of_fields() {
-        let rows = rows(&[0], &[run(Policy::Share, 7, [2.0, 4.0])]);
+        let rows = rows([0], &[run(Policy::Share, 7, [2.0, 4.0])]);
         let json = serde_json::to_value(&rows).expect("plain data");
         assert_eq!(json[0]["measured_short_p99_ms"], 4.0);
         assert_eq!(json[0]["runs"][0]["short_mean_ms"]["predicted"], 2.0);

@@ -69,6 +69,11 @@ fn recorded_flows_are_predicted_and_run_under_each_policy() -> TestResult {
     for file in ["index.html", "twin.json", "load0-seed1.flows"] {
         assert!(out.path().join(file).metadata()?.len() > 1_000, "{file}");
     }
+    // The same recording is predicted in the same way.
+    let mut again = Command::new(env!("CARGO_BIN_EXE_twin"));
+    let again = again.args(["--json", "--again", "--out"]).arg(out.path());
+    let again: Value = serde_json::from_slice(&again.output()?.stdout)?;
+    assert_eq!(again.as_array(), Some(rows));
     Ok(())
 }
 
