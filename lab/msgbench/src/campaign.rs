@@ -309,7 +309,7 @@ mod tests {
         let finished = FinishedCells::open(&campaign.out, true)?;
         assert_eq!(
             campaign
-                .lacking(&campaign.taken_over(&finished, &cell))
+                .lacking(&cell, &campaign.taken_over(&finished, &cell))
                 .len(),
             4
         );

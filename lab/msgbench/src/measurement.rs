@@ -166,7 +166,7 @@ impl Run<'_> {
             warm_up(client.as_ref()).await?;
         }
         let bulk = self.start_bulk()?;
-        let site = self.start_site_traffic()?;
+        let site = self.start_site_traffic();
         if bulk.is_some() || site.is_some() {
             sleep(self.lead()).await;
         }
@@ -198,9 +198,8 @@ impl Run<'_> {
             .transpose()
     }
 
-    fn start_site_traffic(&self) -> Result<Option<SiteTraffic>, NamespaceError> {
-        let load = self.cell.load_percent;
-        load.map(|load_percent| {
+    fn start_site_traffic(&self) -> Option<SiteTraffic> {
+        self.cell.load_percent.map(|load_percent| {
             self.rig.start_site_traffic(SiteTrafficOptions {
                 load_percent,
                 lead: self.lead(),
@@ -209,7 +208,6 @@ impl Run<'_> {
                 seed: self.seed,
             })
         })
-        .transpose()
     }
 
     /// How long other traffic flows before messages do.

@@ -25,7 +25,7 @@ use flow_testbed::{
     namespace::{DelayLine, Namespace, NamespaceError, TUN},
     require::{
         Lacking,
-        Requirement::{self, File, NftRule, Program, QueueingDiscipline, Root},
+        Requirement::{self, CongestionControl, File, NftRule, Program, QueueingDiscipline, Root},
     },
 };
 
@@ -125,7 +125,7 @@ impl Rig {
     }
 
     /// All that building a rig takes; root comes first, for the others cannot be tried without.
-    pub fn requirements() -> [Requirement; 10] {
+    pub fn requirements() -> [Requirement; 11] {
         [
             Root,
             Program("ip"),
@@ -136,6 +136,7 @@ impl Rig {
             NftRule("meta mark set jhash ip saddr . ip daddr . th sport . th dport mod 4 seed 0x1"),
             NftRule("numgen random mod 1000 < 10 drop"),
             NftRule("counter"),
+            CongestionControl("cubic"),
             File(TUN),
         ]
     }
@@ -173,6 +174,7 @@ impl Rig {
             _delay: delay_line,
         };
         rig.set_up_sites(delay.is_zero())?;
+        rig.route_site_traffic()?;
         rig.set_up_paths(options.rate_mbit)?;
         rig.count_messages()?;
         rig.steer(0)?;
@@ -230,7 +232,7 @@ impl Rig {
             (1, &self.router_a, &self.client, client_addresses, true),
             (2, &self.router_b, &self.server, server_addresses, wired),
         ] {
-            let gateway = Ipv4Addr::new(10, number, 0, 1);
+            let gateway = site_gateway(number);
             let [router_mac, host_mac] =
                 [1, 2].map(|end| format!("02:00:00:{number:02x}:00:{end:02x}"));
             let mut near = format!("address add {gateway}/24 dev {LAN}\n");
@@ -268,7 +270,7 @@ impl Rig {
                 let _ = writeln!(batch, "link set {device} address {} up", mac(near));
                 let own = self::gateway(path, near);
                 let _ = writeln!(batch, "address add {own}/24 dev {device}");
-                let _ = writeln!(batch, "{}", neighbour(&gateway, &mac(far), device));
+                let _ = writeln!(batch, "{}", neighbour(gateway, &mac(far), device));
                 let _ = writeln!(
                     batch,
                     "route add default via {gateway} dev {device} table {table}"
@@ -296,6 +298,11 @@ pub enum Direction {
     ToServer,
     /// Answers, from servers to clients.
     ToClient,
+}
+
+/// The address of a router (1 or 2) at its site.
+fn site_gateway(router: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, router, 0, 1)
 }
 
 /// The address of a router (1 or 2) on a path.

@@ -30,6 +30,7 @@ macro_rules! require_rig {
         require!(QueueingDiscipline("tbf rate 1mbit burst 3100 limit 9000"), File(TUN) => Ok(()));
         require!(NftRule("meta mark set jhash ip saddr . ip daddr . th sport . th dport mod 4") => Ok(()));
         require!(NftRule("numgen random mod 1000 < 10 drop"), NftRule("counter") => Ok(()));
+        require!(CongestionControl("cubic") => Ok(()));
     };
 }
 
@@ -49,7 +50,6 @@ fn paths_are_distinguished_by_ports_and_addresses() -> TestResult {
 #[test]
 fn all_messages_come_when_nothing_is_in_their_way() -> TestResult {
     require_rig!();
-    require!(CongestionControl("cubic") => Ok(()));
     let rig = rig(Duration::ZERO)?;
     for name in ["tcp_cubic", "quic", "cloudburst", "paper"] {
         let measured = measure(&rig, name, Scenario::Idle)?;
@@ -75,7 +75,6 @@ fn all_messages_come_when_nothing_is_in_their_way() -> TestResult {
 #[test]
 fn messages_are_counted_as_their_paths_devices_count() -> TestResult {
     require_rig!();
-    require!(CongestionControl("cubic") => Ok(()));
     let rig = rig(Duration::ZERO)?;
     let directions = [Direction::ToServer, Direction::ToClient];
     let devices = || -> Result<_, Box<dyn Error>> {
@@ -107,7 +106,7 @@ fn messages_are_counted_as_their_paths_devices_count() -> TestResult {
 #[test]
 fn multipath_schemes_use_all_paths() -> TestResult {
     require_rig!();
-    require!(CongestionControl("cubic"), File("/proc/sys/net/mptcp/enabled") => Ok(()));
+    require!(File("/proc/sys/net/mptcp/enabled") => Ok(()));
     let rig = rig(RTT)?;
     // An even share is 250, which rounds give. noq fills a path before it takes the next one; keeping
     // an idle path alive makes less than 1.
@@ -149,7 +148,6 @@ fn impaired_paths_lose_what_they_should() -> TestResult {
 #[test]
 fn bulk_transfers_fill_the_paths() -> TestResult {
     require_rig!();
-    require!(CongestionControl("cubic") => Ok(()));
     let rig = rig(Duration::ZERO)?;
     let measured = measure(&rig, "tcp_cubic", Scenario::Bulk4)?;
     // 400 would be all, in both directions; a busy machine may not carry that.
@@ -167,7 +165,6 @@ fn bulk_transfers_fill_the_paths() -> TestResult {
 #[test]
 fn bulk_in_the_answers_direction_leaves_the_other_one_alone() -> TestResult {
     require_rig!();
-    require!(CongestionControl("cubic") => Ok(()));
     let rig = rig(Duration::ZERO)?;
     let carried = || -> Result<_, Box<dyn Error>> {
         let mut bytes = [0, 0];
@@ -195,7 +192,7 @@ fn bulk_in_the_answers_direction_leaves_the_other_one_alone() -> TestResult {
 #[test]
 fn splitters_share_the_paths_and_leave_nothing() -> TestResult {
     require_rig!();
-    require!(CongestionControl("cubic"), FileSystem("bpf"), QueueingDiscipline("htb") => Ok(()));
+    require!(FileSystem("bpf"), QueueingDiscipline("htb") => Ok(()));
     let program: &'static str = splitter()?.display().to_string().leak();
     require!(File(program) => Ok(()));
     let rig = rig(Duration::ZERO)?;

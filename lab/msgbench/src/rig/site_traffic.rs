@@ -12,10 +12,12 @@ use flow_testbed::{
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{PATHS, Rig, addresses};
+use super::{PATHS, Rig, addresses, site_gateway};
 
 /// The server's port of all these flows.
 pub(super) const PORT: u16 = 5_001;
+/// The server's routing table for what it sends from its own address.
+const CUBIC_TABLE: u32 = 100;
 
 /// Which traffic, and when it counts.
 #[derive(Clone, Copy, Debug)]
@@ -54,16 +56,7 @@ pub struct SiteFlows {
 impl Rig {
     /// Starts traffic between the sites: 120 short flows a second on four paths of 50 Mbit/s, fewer on slower ones,
     /// and transfers of 1.5 MB at the load that is asked for. Call it within a runtime.
-    ///
-    /// # Errors
-    /// When hosts cannot be told which congestion control to use.
-    pub fn start_site_traffic(
-        &self,
-        options: SiteTrafficOptions,
-    ) -> Result<SiteTraffic, NamespaceError> {
-        for host in [&self.client, &self.server] {
-            host.sysctl("net.ipv4.tcp_congestion_control", "cubic")?;
-        }
+    pub fn start_site_traffic(&self, options: SiteTrafficOptions) -> SiteTraffic {
         let schedule = Arc::new(self.schedule(options));
         let hosts = [
             (Role::Client, &self.client, addresses::CLIENT),
@@ -85,12 +78,32 @@ impl Rig {
             let hosts = hosts.each_ref().map(|(role, host)| (*role, host));
             traffic::run_between(&hosts, &own_schedule, options.drain, &own_stop, &mut |_| {})
         });
-        Ok(SiteTraffic {
+        SiteTraffic {
             options,
             schedule,
             running,
             _stop: stop.drop_guard(),
-        })
+        }
+    }
+
+    /// Has this traffic use TCP cubic, whatever the kernel's default is, and leaves messages alone: their servers
+    /// have other addresses.
+    pub(super) fn route_site_traffic(&self) -> Result<(), NamespaceError> {
+        let [generator_a, generator_b] = addresses::GENERATORS;
+        let server = addresses::SERVER;
+        let (from_client, from_server) = (site_gateway(1), site_gateway(2));
+        let client_routes = format!(
+            "route add {server} via {from_client} congctl cubic\n\
+             route add {generator_b} via {from_client} congctl cubic\n"
+        );
+        let server_routes = format!(
+            "route add {generator_a} via {from_server} congctl cubic\n\
+             route add default via {from_server} table {CUBIC_TABLE} congctl cubic\n\
+             rule add from {server} table {CUBIC_TABLE}\n"
+        );
+        self.client.run_with_input("ip -batch -", &client_routes)?;
+        self.server.run_with_input("ip -batch -", &server_routes)?;
+        Ok(())
     }
 
     fn schedule(&self, options: SiteTrafficOptions) -> Schedule {
