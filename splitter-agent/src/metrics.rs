@@ -211,6 +211,7 @@ impl SplitterCollector {
         let dropped = [("hand_over", events(FlowEvent::DroppedToDrain))];
         counters_by(encoder, &families.dropped, "reason", dropped)?;
         counter(encoder, &families.redirected, counters.redirected)?;
+        counter(encoder, &families.fib_lookups, counters.fib_lookups)?;
         counters_by(
             encoder,
             &families.fallbacks,

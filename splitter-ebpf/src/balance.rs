@@ -12,7 +12,9 @@ use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::helpers::bpf_get_hash_recalc;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::TcContext;
-use flow_balance::{Balancer, Drb, EarliestArrival, EarliestFlow, Packet, PathId, Presto};
+use flow_balance::{
+    Balancer, Drb, EarliestArrival, EarliestFlow, Ecmp, LetFlow, Packet, PathId, Presto, Rps,
+};
 use splitter_policy::flow::Class;
 use splitter_policy::paths::{
     BalancerNumber, LivePaths, PathCounters, SitePaths, TunnelQueues, wire_bytes,
@@ -59,6 +61,13 @@ struct PathScratch {
     bytes: u64,
     hash: u64,
     class: u64,
+    chosen: Chosen,
+}
+
+/// What was chosen for the packet.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Chosen {
     path: u64,
     /// What the flow notes of the packet, if a queue takes it.
     noted: EarliestFlow,
@@ -84,8 +93,11 @@ pub fn choose(context: &TcContext, class: Option<Class>) {
         return;
     }
     match BalancerNumber(BALANCER.load()) {
+        BalancerNumber::ECMP => choose_ecmp(),
+        BalancerNumber::RPS => choose_rps(),
         BalancerNumber::DRB => choose_drb(),
         BalancerNumber::PRESTO => choose_presto(),
+        BalancerNumber::LETFLOW => choose_letflow(),
         BalancerNumber::TR => choose_tr(),
         _ => return,
     };
@@ -114,8 +126,10 @@ pub extern "C" fn look_at_packet(context: *mut __sk_buff, class: u64) -> u64 {
         // SAFETY: the helper takes the context of the program.
         hash: unsafe { bpf_get_hash_recalc(context.cast()) }.into(),
         class,
-        path: NONE,
-        noted: EarliestFlow::default(),
+        chosen: Chosen {
+            path: NONE,
+            noted: EarliestFlow::default(),
+        },
     };
     1
 }
@@ -127,9 +141,9 @@ macro_rules! balancers {
         #[inline(never)]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() -> u64 {
-            let choose: fn(&Asked<'_>) -> Option<PathId> = $choose;
-            asked().and_then(|(asked, path)| {
-                *path = choose(&asked)?.index() as u64;
+            let choose: fn(&mut Asked<'_>) -> Option<PathId> = $choose;
+            asked().and_then(|mut asked| {
+                asked.chosen.path = choose(&mut asked)?.index() as u64;
                 Some(())
             });
             0
@@ -140,20 +154,25 @@ macro_rules! balancers {
 const SEED: u64 = 0;
 
 balancers! {
-    choose_drb: |asked| Some(asked.choose(&Drb { seed: SEED }, &mut (), asked.flow()?));
+    choose_ecmp: |asked| Some(asked.choose(&Ecmp { seed: SEED }, &mut ()));
+    choose_rps: |asked| Some(asked.choose(&Rps { seed: SEED }, asked.flow()?));
+    choose_drb: |asked| Some(asked.choose(&Drb { seed: SEED }, asked.flow()?));
     choose_presto: |asked| {
         let presto = Presto {
             cell_bytes: Presto::DEFAULT_CELL_BYTES,
             seed: SEED,
         };
-        Some(asked.choose(&presto, &mut (), asked.flow()?))
+        Some(asked.choose(&presto, asked.flow()?))
+    };
+    choose_letflow: |asked| {
+        let gap_ns = asked.paths.site().gap_ns;
+        Some(asked.choose(&LetFlow { gap_ns, seed: SEED }, asked.flow()?))
     };
     choose_tr: |asked| {
-        // On a copy, which `take_path` puts back if the queue takes the packet: as
-        // `LivePaths::choose_in_order` does, in two steps that the verifier checks once each.
-        let noted = &mut scratch()?.noted;
-        *noted = *asked.flow()?;
-        Some(asked.choose(&EarliestArrival { seed: SEED }, &mut (), noted))
+        let flow = asked.flow()?;
+        let noted = &mut asked.chosen.noted;
+        let earliest = EarliestArrival { seed: SEED };
+        Some(asked.paths.choose_in_order(&earliest, flow, noted, &asked.packet))
     };
 }
 
@@ -161,17 +180,15 @@ balancers! {
 struct Asked<'a> {
     paths: LivePaths<'a, KernelWord>,
     packet: Packet,
+    class: Option<Class>,
+    /// Where the answer goes.
+    chosen: &'a mut Chosen,
 }
 
 impl Asked<'_> {
     #[inline(always)]
-    fn choose<B: Balancer>(
-        &self,
-        balancer: &B,
-        shared: &mut B::Shared,
-        flow: &mut B::Flow,
-    ) -> PathId {
-        balancer.choose(shared, flow, &self.paths, &self.packet)
+    fn choose<B: Balancer<Shared = ()>>(&self, balancer: &B, flow: &mut B::Flow) -> PathId {
+        balancer.choose(&mut (), flow, &self.paths, &self.packet)
     }
 
     /// What the balancer has noted of the packet's flow, of which all zeros are a new one.
@@ -194,19 +211,21 @@ impl Asked<'_> {
 
 /// What [`look_at_packet`] has noted, and where the answer goes.
 #[inline(always)]
-fn asked() -> Option<(Asked<'static>, &'static mut u64)> {
+fn asked() -> Option<Asked<'static>> {
     let (site, queues) = (SITE_PATHS.get(0)?, PATH_QUEUES.get(0)?);
     let scratch = scratch()?;
-    let asked = Asked {
-        paths: LivePaths::new(site, queues, class(scratch.class), scratch.now_ns),
+    let class = class(scratch.class);
+    Some(Asked {
+        paths: LivePaths::new(site, queues, class, scratch.now_ns),
         packet: Packet {
             now_ns: scratch.now_ns,
             bytes: scratch.bytes as u32,
             // Its low bits are those of the hash, and its high ones as well spread.
             flow_hash: scratch.hash.wrapping_mul(0x9e37_79b9_0000_0001),
         },
-    };
-    Some((asked, &mut scratch.path))
+        class,
+        chosen: &mut scratch.chosen,
+    })
 }
 
 #[inline(always)]
@@ -229,14 +248,20 @@ pub extern "C" fn take_path(context: *mut __sk_buff) -> u64 {
 #[inline(always)]
 fn take_path_of(skb: &mut __sk_buff) -> Option<()> {
     let config = &SETTINGS.get(0)?.config;
-    let (asked, path) = asked()?;
-    let path = PathId::new(*path as usize)?;
-    let class = class(scratch()?.class);
-    let is_taken = asked.paths.send(path, asked.packet.bytes);
-    if is_taken && BalancerNumber(BALANCER.load()) == BalancerNumber::TR {
-        *asked.flow()? = scratch()?.noted;
+    let asked = asked()?;
+    let (chosen, bytes) = (&*asked.chosen, asked.packet.bytes);
+    if chosen.path == NONE {
+        return None;
     }
-    let mark = match class {
+    let path = PathId::from_low_bits(chosen.path);
+    match BalancerNumber(BALANCER.load()) {
+        BalancerNumber::TR => {
+            let flow = asked.flow()?;
+            asked.paths.send_in_order(path, bytes, flow, &chosen.noted)
+        }
+        _ => asked.paths.send(path, bytes),
+    };
+    let mark = match asked.class {
         Some(Class::Short) => config.mark_bits.applied_to(skb.mark, config.short_mark),
         Some(Class::Long) => config.mark_bits.applied_to(skb.mark, config.long_mark),
         None => skb.mark,
@@ -244,7 +269,7 @@ fn take_path_of(skb: &mut __sk_buff) -> Option<()> {
     skb.mark = asked.paths.site().marked(mark, path);
     // SAFETY: a per-CPU value, and nothing interrupts a device's ingress on its CPU.
     let counters = unsafe { &mut *PATH_COUNTERS.get_ptr_mut(0)? };
-    counters.count(path, class, asked.packet.bytes);
+    counters.count(path, asked.class, bytes);
     Some(())
 }
 

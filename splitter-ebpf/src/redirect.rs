@@ -10,6 +10,7 @@ use aya_ebpf::helpers::bpf_fib_lookup;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::XdpContext;
 use splitter_policy::clock::Clock as _;
+use splitter_policy::counters::Counters;
 use splitter_policy::egress_counts::{EgressCounts, Marked};
 use splitter_policy::flow::TunnelRole;
 use splitter_policy::forward::{Fallback, FibLookup, Mac, TARGET_SLOTS as SLOTS, target};
@@ -71,7 +72,7 @@ pub extern "C" fn redirect_frame(context: *mut xdp_md, tunnel: u64) -> u64 {
     let Some(counters) = counters() else {
         return 0;
     };
-    match forward(&context, TunnelRole::numbered(tunnel)) {
+    match forward(&context, TunnelRole::numbered(tunnel), counters) {
         Ok((slot, asked)) => {
             counters.redirected += 1;
             count(&asked, slot);
@@ -86,7 +87,11 @@ pub extern "C" fn redirect_frame(context: *mut xdp_md, tunnel: u64) -> u64 {
 
 /// Returns the slot of the device that the frame is put into, and what was asked.
 #[inline(always)]
-fn forward(context: &XdpContext, tunnel: TunnelRole) -> Result<(u32, FibLookup), Fallback> {
+fn forward(
+    context: &XdpContext,
+    tunnel: TunnelRole,
+    counters: &mut Counters,
+) -> Result<(u32, FibLookup), Fallback> {
     // SAFETY: the context is the one that the kernel passed to the program.
     let device = unsafe { (*context.ctx).ingress_ifindex };
     let frame = Frame::new(context);
@@ -115,6 +120,7 @@ fn forward(context: &XdpContext, tunnel: TunnelRole) -> Result<(u32, FibLookup),
         }
     }
     check_address(device, to)?;
+    counters.fib_lookups += 1;
     // SAFETY: as above.
     let lookup = unsafe { &mut *FIB_LOOKUP.get_ptr_mut(0).ok_or(Fallback::Failed)? };
     *lookup = asked;

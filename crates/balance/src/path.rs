@@ -37,6 +37,13 @@ pub trait Paths {
     /// others, too; what it answers means nothing.
     fn view(&self, path: PathId) -> PathView;
 
+    /// The weight of a path's [`view`](Self::view). A host whose views have to be read from
+    /// memory that others write to may have the weight without them.
+    #[inline(always)]
+    fn weight(&self, path: PathId) -> u32 {
+        self.view(path).weight
+    }
+
     /// Predicts when a packet that is sent at `now_ns` would reach the switch before its
     /// destination, on each path: the time, and all delays of its [`view`](Self::view); less than
     /// `u64::MAX`. What it is where there is no path means nothing.

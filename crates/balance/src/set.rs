@@ -1,7 +1,7 @@
 //! Path numbers, and sets of paths as bit masks.
 
 use super::Paths;
-use super::arithmetic::{less, opaque};
+use super::arithmetic::{less, opaque, select};
 use super::random::below;
 
 /// How many paths a balancer can choose among.
@@ -22,6 +22,14 @@ impl PathId {
         } else {
             None
         }
+    }
+
+    /// Path `number` by its low bits. For what a kernel program reads from a map: it has been a
+    /// path's when it was written, which the verifier does not know; Linux 6.1 forgets, too, what was
+    /// compared with a number that the compiler keeps on the stack.
+    #[inline(always)]
+    pub fn from_low_bits(number: u64) -> Self {
+        Self(opaque(number) as u8 & INDEX_MASK)
     }
 
     /// Every number there is, in order.
@@ -245,7 +253,8 @@ impl PathSet {
         let (mut sum, mut passed) = (0, 0);
         for path in PathId::all() {
             sum += self.weight_of(path, paths);
-            passed += 1 ^ less(left, sum);
+            // Opaque, for a compiler makes a branch of each comparison whose result is only counted.
+            passed += 1 ^ opaque(less(left, sum));
         }
         if passed < MAX_PATHS as u64 {
             return PathId(opaque(passed) as u8 & INDEX_MASK);
@@ -257,9 +266,10 @@ impl PathSet {
     #[inline(always)]
     fn weight_of<P: Paths + ?Sized>(self, path: PathId, paths: &P) -> u64 {
         if cfg!(target_arch = "bpf") {
-            paths.view(path).weight as u64 & (self.0 as u64 >> path.index() & 1).wrapping_neg()
+            let is_member = self.0 as u64 >> path.index() & 1;
+            select(is_member, paths.weight(path).into(), 0)
         } else if self.contains(path) {
-            paths.view(path).weight as u64
+            paths.weight(path).into()
         } else {
             0
         }

@@ -96,6 +96,9 @@ pub struct Counters {
     pub evicting: TickBudget,
     /// Packets that were put into a tunnel without the network stack.
     pub redirected: u64,
+    /// Packets that were to be redirected and for which the kernel's FIB was asked: no record of a next
+    /// hop answered. Those that went by the stack after that are among them.
+    pub fib_lookups: u64,
     fallbacks: [u64; Fallback::ALL.len()],
 }
 
@@ -113,6 +116,7 @@ impl Counters {
         timing: TickBudget::NEW,
         evicting: TickBudget::NEW,
         redirected: 0,
+        fib_lookups: 0,
         fallbacks: [0; Fallback::ALL.len()],
     };
 
@@ -231,6 +235,7 @@ impl Counters {
         self.marks_overridden += other.marks_overridden;
         self.mark_failures += other.mark_failures;
         self.redirected += other.redirected;
+        self.fib_lookups += other.fib_lookups;
         for (histogram, more) in self.completion.iter_mut().zip(&other.completion) {
             histogram.add(more);
         }
@@ -300,6 +305,7 @@ mod tests {
         other.count_finished(Class::Short, 4_000);
         other.count_event(FlowEvent::HandedOverAtMaxWait);
         other.redirected += 1;
+        other.fib_lookups += 3;
         for reason in Fallback::ALL {
             other.count_fallback(reason);
         }
@@ -318,7 +324,7 @@ mod tests {
         assert_eq!(one.completion(Class::Short).sum_ns, 8_000);
         assert_eq!(one.events(FlowEvent::HandedOverAtMaxWait), 2);
         assert_eq!(one.events(FlowEvent::Started), 0);
-        assert_eq!(one.redirected, 2);
+        assert_eq!((one.redirected, one.fib_lookups), (2, 6));
         let is_own = |&reason: &Fallback| one.fallbacks(reason) == 2;
         assert!(Fallback::ALL.iter().all(is_own));
     }

@@ -176,24 +176,55 @@ impl<'a, W: SharedWord> LivePaths<'a, W> {
         self.site
     }
 
-    /// Chooses the path of a packet so that its flow stays in order.
-    ///
-    /// The flow notes only what the queue in front of the path takes. A packet that is dropped there
-    /// leaves its place to the next one, which may arrive earlier than it would have: earlier, too,
-    /// than the last packet that really went, by another path.
+    /// Chooses the path of a packet so that its flow stays in order, and notes in `noted` what the flow is
+    /// to note if the queue in front of the path takes it: the first of two steps, and
+    /// [`send_in_order`](Self::send_in_order) the second. The kernel's programs have a function for each,
+    /// which its verifier checks once; [`forward_in_order`](Self::forward_in_order) is both.
     #[inline(always)]
     pub fn choose_in_order(
         &self,
         balancer: &EarliestArrival,
-        flow: &mut EarliestFlow,
+        flow: &EarliestFlow,
+        noted: &mut EarliestFlow,
         packet: &Packet,
     ) -> PathId {
-        let mut noted = *flow;
-        let path = balancer.choose(&mut (), &mut noted, self, packet);
-        if !self.is_full(path) {
-            *flow = noted;
+        *noted = *flow;
+        balancer.choose(&mut (), noted, self, packet)
+    }
+
+    /// Puts a packet into the queue in front of its path, and has its flow note it if the queue takes it.
+    /// Returns true if so.
+    ///
+    /// A packet that is dropped there leaves its place to the next one, which may arrive earlier than it
+    /// would have: earlier, too, than the last packet that really went, by another path.
+    #[inline(always)]
+    pub fn send_in_order(
+        &self,
+        path: PathId,
+        bytes: u32,
+        flow: &mut EarliestFlow,
+        noted: &EarliestFlow,
+    ) -> bool {
+        let is_taken = self.send(path, bytes);
+        if is_taken {
+            *flow = *noted;
         }
-        path
+        is_taken
+    }
+
+    /// Has a packet take a path on which its flow stays in order. Returns the path, and true if the queue
+    /// in front of it takes the packet.
+    #[inline(always)]
+    pub fn forward_in_order(
+        &self,
+        balancer: &EarliestArrival,
+        flow: &mut EarliestFlow,
+        packet: &Packet,
+    ) -> (PathId, bool) {
+        let mut noted = EarliestFlow::default();
+        let path = self.choose_in_order(balancer, flow, &mut noted, packet);
+        let is_taken = self.send_in_order(path, packet.bytes, flow, &noted);
+        (path, is_taken)
     }
 
     /// Puts a packet into the queue in front of a tunnel. Where that is full already it is dropped
@@ -276,6 +307,11 @@ impl<W: SharedWord> Paths for LivePaths<'_, W> {
             weight: tunnel.weight,
             ..PathView::default()
         }
+    }
+
+    #[inline(always)]
+    fn weight(&self, path: PathId) -> u32 {
+        self.site.tunnels[path.index()].weight
     }
 
     #[inline(always)]

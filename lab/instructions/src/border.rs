@@ -336,8 +336,9 @@ fn rises(before: &Counted, after: &Counted) -> Vec<String> {
         note(what, fell_back(old), fell_back(new));
     }
     type Count = fn(&Counters) -> u64;
-    let others: [(&str, Count); 3] = [
+    let others: [(&str, Count); 4] = [
         ("redirected", |of| of.redirected),
+        ("asked the FIB", |of| of.fib_lookups),
         ("mark overridden", |of| of.marks_overridden),
         ("mark failed", |of| of.mark_failures),
     ];

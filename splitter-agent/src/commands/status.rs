@@ -121,6 +121,8 @@ struct Flows {
 #[derive(Serialize)]
 struct Redirected {
     packets: u64,
+    /// Packets for which the kernel's routing was asked, whatever became of them.
+    fib_lookups: u64,
     /// What went by the stack, and why.
     by_stack: Vec<Passed>,
 }
@@ -277,6 +279,7 @@ fn redirected(config: &Config, counters: &Counters) -> Option<Redirected> {
     });
     (config.steering.mode == SteeringMode::Redirect).then(|| Redirected {
         packets: counters.redirected,
+        fib_lookups: counters.fib_lookups,
         by_stack: by_stack.into_iter().filter(|it| it.packets > 0).collect(),
     })
 }
@@ -368,8 +371,8 @@ fn show(status: &Status) -> Result<()> {
             false => reasons.join(", "),
         };
         print(format_args!(
-            "  {} packets redirected; by the network stack: {reasons}",
-            redirected.packets
+            "  {} packets redirected, routing asked for {}; by the network stack: {reasons}",
+            redirected.packets, redirected.fib_lookups
         ))?;
     }
     for line in followed_lines(&status.followed) {

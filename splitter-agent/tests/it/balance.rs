@@ -2,6 +2,8 @@
 //! under it; an agent that is killed. How many segments came early is printed and not held: it depends on
 //! when a shaper's timer runs.
 
+use std::time::Duration;
+
 use crate::support::pair;
 use crate::support::site;
 
@@ -16,6 +18,8 @@ const RATES_MBIT: [u32; 2] = [30, 8];
 const BYTES: usize = 3_000_000;
 /// Less than the queues in front of both tunnels hold.
 const SEND_BUFFER_BYTES: usize = 100_000;
+/// A flow that is silent for more than 50 ms may change tunnels.
+const LONGER_THAN_A_FLOWLETS_GAP: Duration = Duration::from_millis(70);
 
 /// The keys for `balance`, with both tunnels shaped to their rates.
 fn balanced(site: &Site, balance: &str, peers: bool) -> String {
@@ -168,6 +172,39 @@ fn another_balancer_takes_the_place_of_one_without_a_restart() {
             // By turns, whatever they carry.
             let share = sent[1] as f64 / (sent[0] + sent[1]) as f64;
             assert!((0.4..0.6).contains(&share), "{balance}: {sent:?}");
+        }
+        site.json(&["down"]);
+    });
+}
+
+#[test]
+fn by_chance_a_flow_takes_tunnels_by_their_weights_and_by_hash_one_alone() {
+    on_site(|site| {
+        without_offloads(site);
+        let share_of = |balance: &str, act: &dyn Fn(&mut Connection)| {
+            site.configure(&balanced(site, balance, false));
+            site.json(&["up"]);
+            assert_eq!(site.json(&["plan"])["changed"], false);
+            let mut connection = connection(site, site.topology.server.ipv4.into());
+            let sent = sent_while(site, || act(&mut connection));
+            println!("{balance}: {sent:?}");
+            sent[1] as f64 / (sent[0] + sent[1]) as f64
+        };
+        let at_once = |connection: &mut Connection| connection.send(BYTES);
+        // 8 of 38 packets.
+        let by_chance = share_of("rps", &at_once);
+        assert!((0.12..0.3).contains(&by_chance), "{by_chance}");
+        // Each of 60 flowlets by chance, which is in the slower tunnel one in five times.
+        let after_pauses = share_of("letflow", &|connection| {
+            for _ in 0..60 {
+                connection.send(20_000);
+                std::thread::sleep(LONGER_THAN_A_FLOWLETS_GAP);
+            }
+        });
+        assert!((0.02..0.5).contains(&after_pauses), "{after_pauses}");
+        for balance in ["letflow", "ecmp"] {
+            let of_one = share_of(balance, &at_once);
+            assert!(!(0.05..0.95).contains(&of_one), "{balance}: {of_one}");
         }
         site.json(&["down"]);
     });

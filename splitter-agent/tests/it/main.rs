@@ -16,6 +16,7 @@ mod transcript;
 mod apply;
 mod bad_input;
 mod balance;
+mod balance_programs;
 mod balancers;
 mod boot;
 mod both_directions;

@@ -141,6 +141,9 @@ fn packets_are_redirected_into_the_tunnel_of_their_class_in_both_families() {
             ))
         };
         let packets = connections.len() as f64 * 250.0;
+        // Once for a flow and a quarter of a second, in each direction of a connection alone.
+        let lookups = site.metric("splitter_redirect_fib_lookups_total");
+        assert!(lookups > 0.0 && lookups < packets / 4.0, "{lookups}");
         assert!(
             redirected() > packets,
             "{}",

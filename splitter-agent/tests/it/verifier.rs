@@ -4,44 +4,71 @@
 //! a machine takes minutes for so many: ours stay far below. What each kernel of `cargo xtask
 //! vm-test` counts stands in `bpf/verifier.json`.
 
-use aya::EbpfLoader;
-use aya::programs::{SchedClassifier, Xdp};
+use aya::programs::{Program, SchedClassifier, Xdp};
+use aya::{Ebpf, EbpfLoader};
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Root;
 use splitter_config::PacketLog;
 use splitter_datapath::Object;
+use splitter_policy::paths::BalancerNumber;
 
 /// A fifth of what the kernel allows (`BPF_COMPLEXITY_LIMIT_INSNS`).
 const LIMIT: u32 = 200_000;
 
+/// The program that has a part for each of the balancers.
+const BALANCED: &str = "mark_balanced";
+
+const BALANCERS: [BalancerNumber; 6] = [
+    BalancerNumber::ECMP,
+    BalancerNumber::RPS,
+    BalancerNumber::DRB,
+    BalancerNumber::PRESTO,
+    BalancerNumber::LETFLOW,
+    BalancerNumber::TR,
+];
+
 #[test]
 fn the_verifier_has_little_to_do() {
-    /// Of `aya-log`: everything.
-    const TRACE: u8 = 5;
     require!(Root);
     for level in [PacketLog::Off, PacketLog::Trace] {
-        let object = Object::for_level(level).expect("is embedded");
-        let mut ebpf = EbpfLoader::new()
-            .override_global("AYA_LOG_LEVEL", &TRACE, false)
-            .load(object.bytes())
-            .expect("the object loads");
+        let mut ebpf = load(level, BalancerNumber::TR);
         for (name, program) in ebpf.programs_mut() {
-            let info = if let Ok(xdp) = <&mut Xdp>::try_from(&mut *program) {
-                xdp.load().expect("the verifier accepts it");
-                xdp.info()
-            } else {
-                let classifier: &mut SchedClassifier = program.try_into().expect("is a classifier");
-                classifier.load().expect("the verifier accepts it");
-                classifier.info()
-            };
-            let count = info.expect("is loaded").verified_instruction_count();
-            let count = count.expect("Linux 5.16 reports it");
-            println!("{level:?} {name}: {count} instructions");
-            assert!(
-                count < LIMIT,
-                "the verifier looks at {count} instructions of `{name}`, logging {level:?}: give \
-                 parts of it to functions that are checked once"
-            );
+            has_little_to_do(level, name, program);
+        }
+        for balancer in BALANCERS {
+            let mut ebpf = load(level, balancer);
+            let program = ebpf.program_mut(BALANCED).expect("is in the object");
+            has_little_to_do(level, &format!("{BALANCED}, {balancer:?}"), program);
         }
     }
+}
+
+fn load(level: PacketLog, BalancerNumber(balancer): BalancerNumber) -> Ebpf {
+    /// Of `aya-log`: everything.
+    const TRACE: u8 = 5;
+    let object = Object::for_level(level).expect("is embedded");
+    EbpfLoader::new()
+        .override_global("AYA_LOG_LEVEL", &TRACE, false)
+        .override_global("BALANCER", &balancer, true)
+        .load(object.bytes())
+        .expect("the object loads")
+}
+
+fn has_little_to_do(level: PacketLog, name: &str, program: &mut Program) {
+    let info = if let Ok(xdp) = <&mut Xdp>::try_from(&mut *program) {
+        xdp.load().expect("the verifier accepts it");
+        xdp.info()
+    } else {
+        let classifier: &mut SchedClassifier = program.try_into().expect("is a classifier");
+        classifier.load().expect("the verifier accepts it");
+        classifier.info()
+    };
+    let count = info.expect("is loaded").verified_instruction_count();
+    let count = count.expect("Linux 5.16 reports it");
+    println!("{level:?} {name}: {count} instructions");
+    assert!(
+        count < LIMIT,
+        "the verifier looks at {count} instructions of `{name}`, logging {level:?}: give \
+         parts of it to functions that are checked once"
+    );
 }

@@ -141,10 +141,9 @@ fn what_follows_a_dropped_packet_does_not_overtake_what_went_before_it() {
             bytes,
             flow_hash: 1,
         };
-        let path = paths.choose_in_order(&EarliestArrival::default(), &mut flow, &packet);
-        let is_full = paths.is_full(path);
-        paths.send(path, bytes);
-        (path.index(), is_full)
+        let (path, is_taken) =
+            paths.forward_in_order(&EarliestArrival::default(), &mut flow, &packet);
+        (path.index(), !is_taken)
     };
     let others = LivePaths::new(&site, &queues, Some(Class::Long), 1_000);
     others.send(path(0), 4_737);
@@ -176,8 +175,8 @@ proptest! {
             let paths = LivePaths::new(&site, &queues, Some(Class::Long), now_ns);
             let packet = Packet { now_ns, bytes, flow_hash: is_other.into() };
             let of = usize::from(is_other);
-            let chosen = paths.choose_in_order(&EarliestArrival::default(), &mut flow[of], &packet);
-            paths.send(chosen, bytes);
+            let (chosen, _) =
+                paths.forward_in_order(&EarliestArrival::default(), &mut flow[of], &packet);
             let tunnel = &site.tunnels[chosen.index()];
             let Some(arrives_ns) = fifos.take(tunnel, chosen, now_ns, bytes) else {
                 continue;

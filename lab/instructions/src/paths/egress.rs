@@ -87,6 +87,7 @@ fn of_family((family, frame): (&'static str, Segment)) -> Vec<Path> {
                 "redirect",
                 "Short on Short",
                 "redirected",
+                "asked the FIB",
                 &format!("left Short {family}"),
                 "dscp 4",
                 "readdressed",

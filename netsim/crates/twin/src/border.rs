@@ -123,8 +123,7 @@ impl Border {
             Chooser::Earliest(it) => {
                 let class = count(&mut flow.entry, packet, &it.config);
                 let paths = LivePaths::new(&it.site, &it.queues, Some(class), now_ns);
-                let path = paths.choose_in_order(&it.balancer, &mut flow.earliest, &balanced);
-                paths.send(path, packet.bytes);
+                let (path, _) = paths.forward_in_order(&it.balancer, &mut flow.earliest, &balanced);
                 Some((path.index(), class))
             }
             Chooser::Splitter(splitter) => {

@@ -61,9 +61,9 @@ section! {
 
         /// Packets choose among the tunnels of the site, which are one list then, in one of these
         /// ways: "tr" (the earliest arrival that keeps the flow in order), "drb" and "presto" (turns
-        /// for each packet, and for each 64 KB). Known and refused yet: "ecmp" (a hash of the flow),
-        /// "rps" (chance), "letflow" (chance after a pause), "tr-paper" (TR to the letter),
-        /// "placement".
+        /// for each packet, and for each 64 KB), "ecmp", "rps" and "letflow" (by weight: a hash of the
+        /// flow, chance for each packet, and chance after a pause). Known and refused yet: "tr-paper"
+        /// (TR to the letter), "placement".
         balance: Option<Balance> = key("balance", Reload, word())
             .optional("each flow has a tunnel of its class")
             .examples(&["\"tr\""])

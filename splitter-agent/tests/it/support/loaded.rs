@@ -20,6 +20,7 @@ use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::flow::{FlowEntry, FlowKey, FlowKeyV6, Seeds, TapEntry, TunnelRole};
 use splitter_policy::forward::{Mac, TARGET_SLOTS, target};
 use splitter_policy::next_hop::{NextHopTrust, neighbour};
+use splitter_policy::paths::BalancerNumber;
 use splitter_policy::reverse::ReverseEntry;
 use splitter_policy::settings::Settings;
 use splitter_policy::sites::SiteKey;
@@ -57,6 +58,15 @@ const TRACE: u8 = 5;
 impl Loaded {
     /// Loads `object`, with room for `table_size` flows of each family.
     pub(crate) fn new(object: &[u8], table_size: u32) -> Self {
+        Self::with_balancer(object, table_size, BalancerNumber::TR)
+    }
+
+    /// The same, with the balancer by which its program for `balance` chooses.
+    pub(crate) fn with_balancer(
+        object: &[u8],
+        table_size: u32,
+        BalancerNumber(balancer): BalancerNumber,
+    ) -> Self {
         let layout = Layout::for_flows(table_size, SEEDS);
         let ebpf = EbpfLoader::new()
             .map_max_entries("FLOWS_V4", layout.groups_v4)
@@ -65,6 +75,7 @@ impl Loaded {
             .map_max_entries("LRU_V4", table_size)
             .map_max_entries("LRU_V6", table_size)
             .override_global("AYA_LOG_LEVEL", &TRACE, false)
+            .override_global("BALANCER", &balancer, false)
             .load(object)
             .expect("the object loads");
         Self {

@@ -158,12 +158,6 @@ pub(super) fn choice_is_possible(source: &Source<'_>, config: &Config) {
         return;
     };
     let refuse = |problem: &str, remedy| top.contradiction("balance", problem.to_owned(), remedy);
-    if matches!(balance, Balance::Ecmp | Balance::Rps | Balance::Letflow) {
-        refuse(
-            "the kernel's verifier does not take a choice by weight of the kernel program yet",
-            "set balance to \"tr\", \"drb\" or \"presto\"",
-        );
-    }
     if balance == Balance::TrPaper {
         refuse(
             "\"tr-paper\" is not built into the kernel program yet, where it takes more stack than there is",

@@ -59,6 +59,20 @@ fn tunnels_of_the_classes_are_a_list_as_well() {
 }
 
 #[test]
+fn only_what_predicts_arrivals_needs_rates() {
+    let unrated = LISTED.replace("rate_mbit = 8\n", "");
+    for balance in ["ecmp", "rps", "drb", "presto", "letflow"] {
+        let text = unrated.replace("'tr'", &format!("'{balance}'"));
+        let config = parse(&text).unwrap();
+        assert_eq!(
+            config.balance.map(|it| it.to_string()).as_deref(),
+            Some(balance)
+        );
+        assert!(!config.balance.unwrap().needs_rates());
+    }
+}
+
+#[test]
 fn sharing_takes_any_number_of_them() {
     let shared = LISTED.replace("balance", "policy = 'share'\nbalance");
     assert!(parse(&shared).unwrap().is_shared());
@@ -72,9 +86,6 @@ fn sharing_takes_any_number_of_them() {
 fn what_does_not_work_yet_is_refused_by_name() {
     for (from, to, expected) in [
         ("'tr'", "'placement'", "\"placement\" is not built"),
-        ("'tr'", "'ecmp'", "a choice by weight"),
-        ("'tr'", "'rps'", "a choice by weight"),
-        ("'tr'", "'letflow'", "a choice by weight"),
         ("'tr'", "'tr-paper'", "\"tr-paper\" is not built"),
         ("'mark'", "'dscp'", "steering.mode = \"mark\""),
         ("'mark'", "'redirect'", "steering.mode = \"mark\""),

@@ -1,0 +1,279 @@
+//! The program that chooses a tunnel for each packet, run by the kernel (`BPF_PROG_TEST_RUN`) next to the
+//! same policy on the host: the same packets at the same times, over the same queues. What the host
+//! cannot know, the kernel's time and its hash of a flow, the program has left in its scratch space.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::policy as support;
+use crate::support::loaded;
+use aya::Pod;
+use aya::maps::{Array, PerCpuArray};
+use flow_balance::{
+    Balancer, Drb, EarliestArrival, EarliestFlow, Ecmp, LetFlow, Packet, PathId, Presto, Rps,
+    ServiceTime,
+};
+use flow_testbed::require;
+use flow_testbed::require::Requirement::Root;
+use loaded::Loaded;
+use splitter_config::PacketLog;
+use splitter_datapath::Object;
+use splitter_policy::config::PolicyConfig;
+use splitter_policy::flow::Class;
+use splitter_policy::fwmark::MarkBits;
+use splitter_policy::paths::{BalancerNumber, LivePaths, SitePaths, TunnelPath, TunnelQueues};
+use splitter_policy::thresholds::Thresholds;
+use support::packet::{Packet as Frame, Upper};
+
+const PROGRAM: &str = "mark_balanced";
+const TCX_NEXT: u32 = -1i32 as u32;
+const TABLE_SIZE: u32 = 4_096;
+/// The seed of the kernel's balancers.
+const SEED: u64 = 0;
+const GAP_NS: u64 = 300_000;
+const MARK_BITS: u32 = 0x7e;
+const TUNNEL_BITS: u32 = 0xf80;
+/// Bits of the kernel's mark that are nobody's here.
+const CAME_WITH: u32 = 0xffff_f001;
+const PACKETS: u16 = 300;
+/// So many that each tunnel has some of them by hash.
+const FLOWS: u16 = 60;
+
+/// What each step of the program leaves for the next, as it lies in memory.
+#[derive(Clone, Copy, Debug)]
+struct Scratch {
+    now_ns: u64,
+    bytes: u64,
+    hash: u64,
+    class: u64,
+    path: u64,
+}
+
+/// A value that is shared with the kernel program.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+struct Plain<T>(T);
+
+// SAFETY: `repr(C)` and made of integers without padding, so that any bytes are a valid value.
+unsafe impl Pod for Plain<SitePaths> {}
+
+/// Chooses the path of a packet, and puts it into the queue in front of that. Returns as well what its
+/// flow has noted then, where a flow notes only what the queue takes.
+type Choose = Box<dyn FnMut(&LivePaths<'_, Cell<u64>>, &Packet) -> (PathId, Option<[u64; 2]>)>;
+
+/// A balancer of the host, with flows of its own.
+fn hosted<B: Balancer<Shared = (), Flow: 'static> + 'static>(balancer: B) -> Choose {
+    let mut flows = HashMap::<u64, B::Flow>::new();
+    Box::new(move |paths, packet| {
+        let flow = flows.entry(packet.flow_hash).or_default();
+        let path = balancer.choose(&mut (), flow, paths, packet);
+        paths.send(path, packet.bytes);
+        (path, None)
+    })
+}
+
+fn in_order() -> Choose {
+    let mut flows = HashMap::<u64, EarliestFlow>::new();
+    let balancer = EarliestArrival { seed: SEED };
+    Box::new(move |paths, packet| {
+        let flow = flows.entry(packet.flow_hash).or_default();
+        let (path, _) = paths.forward_in_order(&balancer, flow, packet);
+        // SAFETY: as long, `repr(C)`, and made of integers without padding.
+        let noted = unsafe { std::mem::transmute::<EarliestFlow, [u64; 2]>(*flow) };
+        (path, Some(noted))
+    })
+}
+
+fn balancers() -> [(BalancerNumber, Choose); 6] {
+    let presto = Presto {
+        cell_bytes: Presto::DEFAULT_CELL_BYTES,
+        seed: SEED,
+    };
+    let letflow = LetFlow {
+        gap_ns: GAP_NS,
+        seed: SEED,
+    };
+    [
+        (BalancerNumber::ECMP, hosted(Ecmp { seed: SEED })),
+        (BalancerNumber::RPS, hosted(Rps { seed: SEED })),
+        (BalancerNumber::DRB, hosted(Drb { seed: SEED })),
+        (BalancerNumber::PRESTO, hosted(presto)),
+        (BalancerNumber::LETFLOW, hosted(letflow)),
+        (BalancerNumber::TR, in_order()),
+    ]
+}
+
+/// Three tunnels of unlike rates, delays and weights, with queues that some packets fill.
+fn site() -> SitePaths {
+    let mut site = SitePaths {
+        known: 0b111,
+        usable: 0b111,
+        gap_ns: GAP_NS,
+        mark_mask: TUNNEL_BITS,
+        has_priority: 1,
+        ..SitePaths::default()
+    };
+    let tunnels = [
+        (3_000, 1_000_000, 3),
+        (800, 2_000_000, 1),
+        (2_000, 400_000, 2),
+    ];
+    for ((path, (kbit, propagation_ns, weight)), number) in
+        site.tunnels.iter_mut().zip(tunnels).zip(1..)
+    {
+        *path = TunnelPath {
+            propagation_ns,
+            service: ServiceTime::from_bits_per_second(kbit * 1_000),
+            queue_ns: 20_000_000,
+            weight,
+            mark: number << TUNNEL_BITS.trailing_zeros(),
+        };
+    }
+    site
+}
+
+fn config() -> PolicyConfig {
+    PolicyConfig {
+        mark_bits: MarkBits::new(MARK_BITS).expect("one run"),
+        thresholds: Thresholds::uniform(2),
+        ..PolicyConfig::default()
+    }
+}
+
+fn frame(number: u16) -> Frame {
+    let mut frame = match number % 4 {
+        0 => Frame::tcp_v6(),
+        _ => Frame::tcp_v4(),
+    };
+    // Every seventh is not split, and takes a tunnel all the same.
+    frame.upper = match number % 7 {
+        0 => Upper::Icmp,
+        _ => Upper::Tcp {
+            ports: (3_000 + number % FLOWS, 443),
+            flags: 0x10,
+            option_bytes: 0,
+        },
+    };
+    frame.payload_bytes = usize::from(number) * 37 % 1_400;
+    frame
+}
+
+/// A kernel with the program, and its maps as the host reads them.
+struct Kernel(Loaded);
+
+impl Kernel {
+    fn new(balancer: BalancerNumber) -> Self {
+        let object = Object::for_level(PacketLog::Off).expect("is embedded");
+        let mut loaded = Loaded::with_balancer(object.bytes(), TABLE_SIZE, balancer);
+        loaded.load_classifier(PROGRAM);
+        loaded.set(config());
+        Self(loaded)
+    }
+
+    fn set_site(&mut self, site: SitePaths) {
+        let map = self.0.map("SITE_PATHS").try_into();
+        let mut paths: Array<_, Plain<SitePaths>> = map.expect("is an array");
+        paths.set(0, Plain(site), 0).expect("can be written");
+    }
+
+    /// What was noted of the last packet, on whatever CPU.
+    fn scratch(&mut self) -> Scratch {
+        let map = self.0.map("PATH_SCRATCH").try_into();
+        let scratch: PerCpuArray<_, [u64; 7]> = map.expect("is per CPU");
+        let of_cpus = scratch.get(&0, 0).expect("can be read");
+        let latest = of_cpus.iter().max_by_key(|[now_ns, ..]| *now_ns);
+        let [now_ns, bytes, hash, class, path, ..] = *latest.expect("there is a CPU");
+        Scratch {
+            now_ns,
+            bytes,
+            hash,
+            class,
+            path,
+        }
+    }
+
+    fn queues(&mut self) -> [u64; 32] {
+        let map = self.0.map("PATH_QUEUES").try_into();
+        let queues: Array<_, [u64; 32]> = map.expect("is an array");
+        queues.get(&0, 0).expect("can be read")
+    }
+
+    /// What a flow has noted.
+    fn noted(&mut self, hash: u64) -> [u64; 2] {
+        let map = self.0.map("PATH_FLOWS").try_into();
+        let flows: Array<_, [u64; 8]> = map.expect("is an array");
+        let [_seen_ns, first, second, ..] =
+            flows.get(&(hash as u32 % 65_536), 0).expect("is there");
+        [first, second]
+    }
+}
+
+/// The words of the host's queues, in the order of the kernel's.
+fn words(queues: &TunnelQueues<Cell<u64>>) -> [u64; 32] {
+    const { assert!(size_of::<TunnelQueues<Cell<u64>>>() == 256) };
+    // SAFETY: `repr(C)` and made of as many cells, which are as the integers in them.
+    unsafe { std::ptr::from_ref(queues).cast::<[u64; 32]>().read() }
+}
+
+#[test]
+fn every_balancer_chooses_in_the_kernel_what_it_chooses_on_the_host() {
+    require!(Root);
+    let config = config();
+    for (number, mut choose) in balancers() {
+        let mut kernel = Kernel::new(number);
+        let (mut site, queues) = (site(), TunnelQueues::<Cell<u64>>::default());
+        let (mut taken, mut dropped) = ([[0; 3]; 3], 0);
+        for packet_number in 0..PACKETS {
+            // One tunnel fails, and returns; and what waits leaves while nothing comes.
+            site.usable = match packet_number {
+                120..180 => 0b101,
+                _ => 0b111,
+            };
+            kernel.set_site(site);
+            if packet_number % 50 == 0 {
+                std::thread::sleep(Duration::from_millis(25));
+            }
+            let frame = frame(packet_number).bytes();
+            let last_ns = kernel.scratch().now_ns;
+            let (run, mark, out) = kernel.0.run_marked(PROGRAM, &frame, CAME_WITH);
+            let seen = kernel.scratch();
+            let place = format!("{number:?}, packet {packet_number}: {seen:?}");
+            assert!(run == TCX_NEXT && out == frame, "{place}");
+            assert!(seen.now_ns > last_ns, "{place}");
+            assert_eq!(seen.bytes, frame.len() as u64, "{place}");
+            let class = [Some(Class::Short), Some(Class::Long), None][seen.class as usize];
+            let packet = Packet {
+                now_ns: seen.now_ns,
+                bytes: seen.bytes as u32,
+                flow_hash: seen.hash.wrapping_mul(0x9e37_79b9_0000_0001),
+            };
+            let before = words(&queues);
+            let paths = LivePaths::new(&site, &queues, class, seen.now_ns);
+            let (path, noted) = choose(&paths, &packet);
+            assert_eq!(seen.path, path.index() as u64, "{place}");
+            assert_eq!(kernel.queues(), words(&queues), "{place}");
+            assert_eq!(mark, site.marked(marked(&config, class), path), "{place}");
+            if let Some(noted) = noted {
+                assert_eq!(kernel.noted(seen.hash), noted, "{place}");
+            }
+            dropped += u32::from(words(&queues) == before);
+            taken[seen.class as usize][path.index()] += 1;
+        }
+        println!("{number:?}: {taken:?} by class and tunnel, {dropped} dropped");
+        // Not vacuous: there were packets of every class, in every tunnel, and queues that were full.
+        let of_class = |class: usize| taken[class].iter().sum::<u32>();
+        let of_tunnel = |path: usize| taken.iter().map(|it| it[path]).sum::<u32>();
+        assert!((0..3).all(|class| of_class(class) > 10), "{taken:?}");
+        assert!((0..3).all(|path| of_tunnel(path) > 0), "{taken:?}");
+        assert!(dropped > 10, "{dropped} of {PACKETS}");
+    }
+}
+
+fn marked(config: &PolicyConfig, class: Option<Class>) -> u32 {
+    match class {
+        Some(Class::Short) => config.mark_bits.applied_to(CAME_WITH, config.short_mark),
+        Some(Class::Long) => config.mark_bits.applied_to(CAME_WITH, config.long_mark),
+        None => CAME_WITH,
+    }
+}
