@@ -231,10 +231,10 @@ pub(crate) mod tests {
             reason: String::new(),
         };
         let rows = [row(name, Scheme::BestSingle, 1, 20.0)];
-        let skips = [skip("30+8", "letflow"), skip("20+20", "tr_paper")];
+        let skips = [skip("30+8", "mptcp"), skip("20+20", "tr_paper")];
         let text = table(&cell::chosen(Some(name), false), &rows, &skips).to_text();
         let lines: Vec<_> = text.lines().filter(|it| it.contains("not avail")).collect();
         assert_eq!(lines.len(), 1, "{text}");
-        assert!(lines[0].contains("letflow"), "{text}");
+        assert!(lines[0].contains("mptcp"), "{text}");
     }
 }

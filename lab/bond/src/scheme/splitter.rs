@@ -111,6 +111,10 @@ impl Policy {
             let far = tunnel_address(1 - border, index);
             let _ = writeln!(text, "{table}\ndevice = \"{device}\"\nrate_mbit = {rate}");
             let _ = writeln!(text, "gateway = \"{far}\"\npeer = \"{far}\"");
+            if self.balance().is_some() {
+                // For those that choose by chance.
+                let _ = writeln!(text, "weight = {rate}");
+            }
         }
         if self.balance().is_some() {
             // Tunnels are told apart by the kernel's mark alone.
@@ -162,6 +166,7 @@ mod tests {
         let tunnels = table["tunnels"].as_array().expect("a list");
         assert_eq!(tunnels.len(), 3);
         assert_eq!(tunnels[2]["rate_mbit"].as_integer(), Some(20));
+        assert_eq!(tunnels[0]["weight"].as_integer(), Some(50));
         assert_eq!(tunnels[2]["gateway"].as_str(), Some("10.9.2.2"));
         assert_eq!(table["steering"]["mode"].as_str(), Some("mark"));
     }
