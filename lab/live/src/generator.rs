@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::loaded::Loaded;
 use crate::packet::{Ip, Packet, Upper};
+use crate::rig::{DESTINATION, ROUTER};
 use crate::traffic::{self, BYTES, Size};
 
 /// Frames that the generator hands on at once; a veth's ring has room for 256.
@@ -82,6 +83,21 @@ pub(crate) fn frame(router: [u8; 6], destination: [u8; 4], size: Size) -> Vec<u8
     let mut frame = segment.bytes();
     frame[..6].copy_from_slice(&router);
     frame
+}
+
+/// The 5-tuple of the flow with this number, as the yardstick's maps have it.
+pub(crate) fn key(flow: u32) -> [u32; 4] {
+    const TCP: u32 = 6;
+    let frame = frame(ROUTER, DESTINATION, Size::Smallest);
+    let word = |at: usize| [frame[at], frame[at + 1], frame[at + 2], frame[at + 3]];
+    // As the yardstick writes it.
+    let source = ((10 << 24 | 64 << 16) + flow).to_be_bytes();
+    [
+        u32::from_ne_bytes(source),
+        u32::from_ne_bytes(DESTINATION),
+        u32::from_ne_bytes(word(34)),
+        TCP,
+    ]
 }
 
 /// What generators have sent, and how long they took.

@@ -22,8 +22,8 @@
 //! | `stack` | the network stack, which forwards it |
 //! | `nft_split` | the peer: conntrack counts the packets of its connection, nftables marks it, rules route it |
 //!
-//! Frames are counted where they arrive, and a row whose frames did not arrive, or were not treated as
-//! it says, has no figure: it is named, and the command fails.
+//! Frames are counted where they arrive, and a row whose frames did not arrive, or did not take the way
+//! that it claims ([`evidence`]), has no figure: it is named, and the command fails.
 
 #[allow(dead_code, reason = "the tests use the other part of it")]
 #[path = "../../../splitter-agent/tests/it/support/loaded.rs"]
@@ -34,6 +34,7 @@ mod packet;
 
 mod clock;
 mod conntrack;
+mod evidence;
 mod generator;
 mod latency;
 mod program;

@@ -8,8 +8,7 @@ use flow_testbed::namespace::Namespace;
 use flow_testbed::require::Requirement::{self, NftRule, Program as Command};
 use splitter_policy::clock::TickClock;
 use splitter_policy::config::PolicyConfig;
-use splitter_policy::counters::Counters;
-use splitter_policy::flow::{Class, TunnelRole};
+use splitter_policy::flow::TunnelRole;
 use splitter_policy::fwmark::MarkBits;
 use tokio_util::sync::CancellationToken;
 
@@ -100,22 +99,13 @@ impl Program {
         }
     }
 
-    /// Tells if its counters say how many frames were treated.
+    /// Tells if counters say how many frames of one flow were treated.
     #[cfg(test)]
     pub(crate) const fn counts(self) -> bool {
         matches!(
             self,
-            Self::SplitDrop | Self::Dscp | Self::Mark | Self::Redirect
+            Self::SplitDrop | Self::Dscp | Self::Mark | Self::Redirect | Self::LruConntrack
         )
-    }
-
-    /// The part of the frames that have to be treated as the name says. Of 2^20 flows in tables for as
-    /// many, a few have no slot.
-    pub(crate) const fn treated_at_least(self) -> f64 {
-        match self {
-            Self::SplitDrop | Self::Dscp | Self::Mark | Self::Redirect => 0.98,
-            _ => 0.999,
-        }
     }
 }
 
@@ -153,7 +143,8 @@ pub(crate) struct Router {
     pub(crate) program: Program,
     pub(crate) rig: Rig,
     pub(crate) template: Template,
-    shipped: Option<Loaded>,
+    /// The object that ships, where it is one of its programs.
+    pub(crate) shipped: Option<Loaded>,
 }
 
 impl Router {
@@ -265,36 +256,6 @@ impl Router {
             _ => Ok(()),
         }
     }
-
-    /// Frames that were treated as the name says, where that is counted.
-    pub(crate) fn treated(&self, yardstick: &Yardstick) -> Option<u64> {
-        match (self.program, &self.shipped) {
-            (Program::SplitDrop, _) => Some(split(&yardstick.loaded.counters())),
-            (Program::Redirect, Some(shipped)) => Some(shipped.counters().redirected),
-            (_, Some(shipped)) => Some(split(&shipped.counters())),
-            _ => None,
-        }
-    }
-
-    /// Frames that have gone to the tunnel for long flows so far.
-    pub(crate) fn sent_long(&self) -> Result<u64> {
-        Ok(self.rig.router.device_counters(TUNNELS[1])?.sent_packets)
-    }
-
-    /// Tells if flows become long here, and take another tunnel then.
-    pub(crate) const fn tells_classes(&self) -> bool {
-        matches!(
-            self.program,
-            Program::Dscp | Program::Mark | Program::Redirect | Program::NftSplit
-        )
-    }
-}
-
-/// Packets that were counted in a flow.
-fn split(counters: &Counters) -> u64 {
-    let classes = Class::ALL.into_iter();
-    let sent = classes.flat_map(|class| TunnelRole::ALL.map(|it| counters.packets(class, it)));
-    sent.sum()
 }
 
 fn attach_xdp(

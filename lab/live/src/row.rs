@@ -6,10 +6,11 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
+use crate::evidence::Evidence;
 use crate::generator::{self, AtLeast};
 use crate::program::{Router, Yardstick};
 use crate::rig::{DESTINATION, ROUTER};
-use crate::traffic::{LISTED, Mix, Traffic};
+use crate::traffic::{LISTED, Traffic};
 
 /// A row of the result.
 #[derive(Clone, Debug, Serialize)]
@@ -21,6 +22,9 @@ pub(crate) struct Row {
     ns_per_packet: f64,
     /// Of all cores together.
     mpps: f64,
+    /// The part of redirected frames for which the kernel's routing was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked: Option<f64>,
 }
 
 impl fmt::Display for Row {
@@ -31,11 +35,16 @@ impl fmt::Display for Row {
             cores,
             ns_per_packet,
             mpps,
+            asked,
         } = self;
         write!(
             f,
             "{program:14} {traffic:16} {cores:5} {ns_per_packet:9.1} ns {mpps:8.3} Mpps"
-        )
+        )?;
+        match asked {
+            Some(asked) => write!(f, ", {:.2} % asked the kernel's routing", 100.0 * asked),
+            None => Ok(()),
+        }
     }
 }
 
@@ -45,9 +54,6 @@ const SLICE: AtLeast = AtLeast {
     frames: 0,
 };
 pub(crate) const SLICES: usize = 5;
-
-/// The part of frames that have to arrive.
-const ARRIVED: f64 = 0.999;
 
 /// A measured row, or why what was measured is not what it says.
 pub(crate) fn measure(
@@ -64,14 +70,16 @@ pub(crate) fn measure(
         frames: u64::from(LISTED / cores),
     };
     send(yardstick, router, traffic, cores, warm_up)?;
-    let mut each_ns = Vec::new();
+    let (mut each_ns, mut asked) = (Vec::new(), None);
     for _ in 0..slices {
         let slice = send(yardstick, router, traffic, cores, SLICE)?;
         if let Some(problem) = slice.problem(router, traffic) {
             return Ok(Err(problem));
         }
         let ns = slice.elapsed.as_nanos() as f64 * f64::from(cores);
-        each_ns.push(ns / slice.arrived as f64);
+        each_ns.push(ns / slice.counted.arrived as f64);
+        let part = slice.counted.asked_part(slice.sent);
+        asked = part.map(|part| asked.unwrap_or(0.0) + part / slices as f64);
     }
     each_ns.sort_by(f64::total_cmp);
     let ns = each_ns[slices / 2];
@@ -81,6 +89,7 @@ pub(crate) fn measure(
         cores,
         ns_per_packet: rounded(ns, 10.0),
         mpps: rounded(1_000.0 * f64::from(cores) / ns, 1_000.0),
+        asked: asked.map(|part| rounded(part, 10_000.0)),
     }))
 }
 
@@ -88,26 +97,13 @@ pub(crate) fn measure(
 #[derive(Clone, Copy)]
 struct Slice {
     sent: u64,
-    arrived: u64,
-    treated: Option<u64>,
-    long: u64,
+    counted: Evidence,
     elapsed: Duration,
 }
 
 impl Slice {
     fn problem(&self, router: &Router, traffic: Traffic) -> Option<String> {
-        let part = |of: u64| of as f64 / self.sent as f64;
-        let arrived = part(self.arrived);
-        if arrived < ARRIVED {
-            return Some(format!("{:.2} % of the frames arrived", 100.0 * arrived));
-        }
-        let long = part(self.long);
-        if traffic.mix == Mix::OneFlow && router.tells_classes() && long < ARRIVED {
-            return Some(format!("{:.2} % of the frames were long", 100.0 * long));
-        }
-        let treated = part(self.treated?);
-        let is_short = treated < router.program.treated_at_least();
-        is_short.then(|| format!("{:.2} % of the frames were treated", 100.0 * treated))
+        self.counted.problem(self.sent, router.program, traffic.mix)
     }
 }
 
@@ -118,20 +114,17 @@ fn send(
     cores: u32,
     at_least: AtLeast,
 ) -> Result<Slice> {
-    let before = generator::arrived(&mut yardstick.loaded)?;
-    let (treated_before, long_before) = (router.treated(yardstick), router.sent_long()?);
+    let before = Evidence::read(yardstick, router, traffic.mix, cores)?;
     let program = yardstick.generator(router.program.generator())?;
     let frame = generator::frame(ROUTER, DESTINATION, traffic.size);
     let (from, cancel) = (&router.rig.generator, &yardstick.cancel);
     let sent = generator::send(program, from, &frame, cores, at_least, cancel)?;
     // What is in a ring still has somewhere to go.
     std::thread::sleep(Duration::from_millis(10));
-    let treated = router.treated(yardstick).zip(treated_before);
+    let after = Evidence::read(yardstick, router, traffic.mix, cores)?;
     Ok(Slice {
         sent: sent.frames,
-        arrived: generator::arrived(&mut yardstick.loaded)? - before,
-        treated: treated.map(|(after, before)| after - before),
-        long: router.sent_long()? - long_before,
+        counted: after.since(before),
         elapsed: sent.elapsed,
     })
 }
@@ -180,43 +173,11 @@ mod tests {
             let slice = slice();
             assert_eq!(slice.problem(&router, traffic), None, "{}", program.name());
             assert_eq!(
-                slice.treated.is_some(),
+                slice.counted.treated.is_some(),
                 program.counts(),
                 "{}",
                 program.name()
             );
         }
-    }
-
-    #[test]
-    fn frames_that_were_lost_or_not_treated_give_no_figure() {
-        require!(Root, Command("ip"), Command("ethtool"));
-        let mut yardstick = Yardstick::new(CancellationToken::new()).expect("the objects load");
-        let router = Router::new(Program::SplitDrop, &mut yardstick, Sinks::Counting);
-        let router = router.expect("can be set up");
-        let traffic = Traffic::new(Mix::Zipf, Size::Smallest);
-        let slice = Slice {
-            sent: 10_000,
-            arrived: 10_000,
-            treated: Some(9_900),
-            long: 0,
-            elapsed: Duration::from_millis(1),
-        };
-        assert_eq!(slice.problem(&router, traffic), None);
-        let untreated = Slice {
-            treated: Some(9_000),
-            ..slice
-        };
-        let problem = untreated.problem(&router, traffic);
-        assert_eq!(
-            problem.as_deref(),
-            Some("90.00 % of the frames were treated")
-        );
-        let lost = Slice {
-            arrived: 9_000,
-            ..slice
-        };
-        let problem = lost.problem(&router, traffic);
-        assert_eq!(problem.as_deref(), Some("90.00 % of the frames arrived"));
     }
 }

@@ -1,0 +1,231 @@
+//! What counters say of the frames of a row: that they took the way which its name and its traffic claim.
+//!
+//! | rows | each timed frame, but for the part that is allowed |
+//! |---|---|
+//! | all | arrived where frames end |
+//! | `split_drop`, `dscp`, `mark` | was counted in a flow, by the program's counters |
+//! | `redirect` | was redirected, by the program's counters |
+//! | these and `nft_split`, of one flow | was long: by the program's counters, or the device of the tunnel for long flows |
+//! | `redirect` of one flow | found a record of its next hop: the kernel's routing was not asked |
+//! | `redirect` of 2^20 flows, all equally often | found none, of 1,024 on each processor: it was asked |
+//! | `lru_conntrack` of one flow | was counted in the map's entry of its flow |
+//!
+//! By Zipf's law some frames find a record and others none; the row says how many asked.
+
+use std::ops::RangeInclusive;
+
+use anyhow::Result;
+use aya::maps::HashMap;
+use splitter_policy::counters::Counters;
+use splitter_policy::flow::{Class, TunnelRole};
+
+use crate::generator;
+use crate::loaded::Loaded;
+use crate::program::{Program, Router, Yardstick};
+use crate::rig::TUNNELS;
+use crate::traffic::Mix;
+
+/// Counts of frames: so far, or of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Evidence {
+    pub(crate) arrived: u64,
+    /// What the program says that it did with them, where that is counted.
+    pub(crate) treated: Option<u64>,
+    /// Those of long flows, where flows have classes.
+    long: Option<u64>,
+    /// Those for which the kernel's routing was asked, where records may answer.
+    asked: Option<u64>,
+}
+
+/// Frames that have to arrive, and that have to be treated where no table is short of slots.
+const NEARLY_ALL: f64 = 0.999;
+/// Of 2^20 flows in tables for as many, a few have no slot.
+const ALL_WITH_SLOTS: f64 = 0.98;
+
+impl Evidence {
+    /// Reads what was counted so far, of flows of so many cores.
+    pub(crate) fn read(
+        yardstick: &mut Yardstick,
+        router: &Router,
+        mix: Mix,
+        cores: u32,
+    ) -> Result<Self> {
+        let program = router.program;
+        let counters = match program {
+            Program::SplitDrop => Some(yardstick.loaded.counters()),
+            _ => router.shipped.as_ref().map(Loaded::counters),
+        };
+        let treated = match (program, &counters) {
+            (Program::Redirect, Some(counters)) => Some(counters.redirected),
+            (_, Some(counters)) => Some(split(counters, &Class::ALL)),
+            (Program::LruConntrack, None) if mix == Mix::OneFlow => {
+                Some(tracked(&mut yardstick.loaded, cores)?)
+            }
+            _ => None,
+        };
+        let long = match (program, &counters) {
+            (Program::SplitDrop, Some(counters)) => Some(split(counters, &[Class::Long])),
+            _ if tells_classes(program) => Some(sent_long(router)?),
+            _ => None,
+        };
+        let asked = counters.filter(|_| program == Program::Redirect);
+        Ok(Self {
+            arrived: generator::arrived(&mut yardstick.loaded)?,
+            treated,
+            long,
+            asked: asked.map(|it| it.fib_lookups),
+        })
+    }
+
+    /// What was counted since.
+    pub(crate) fn since(self, before: Self) -> Self {
+        let rise = |after: Option<u64>, before: Option<u64>| Some(after? - before?);
+        Self {
+            arrived: self.arrived - before.arrived,
+            treated: rise(self.treated, before.treated),
+            long: rise(self.long, before.long),
+            asked: rise(self.asked, before.asked),
+        }
+    }
+
+    /// Why so many frames were not what the row says, if so.
+    pub(crate) fn problem(&self, sent: u64, program: Program, mix: Mix) -> Option<String> {
+        let allowed = [
+            ("arrived", Some(self.arrived), NEARLY_ALL..=1.001),
+            ("were treated", self.treated, treated_part(mix)..=1.001),
+            (
+                "were long",
+                self.long.filter(|_| mix == Mix::OneFlow),
+                NEARLY_ALL..=1.001,
+            ),
+            ("asked the kernel's routing", self.asked, asking_part(mix)),
+        ];
+        allowed.into_iter().find_map(|(what, count, allowed)| {
+            let part = count? as f64 / sent as f64;
+            (!allowed.contains(&part)).then(|| {
+                format!(
+                    "{:.2} % of the frames of {} {what}, not {:.1} to {:.1} %",
+                    100.0 * part,
+                    program.name(),
+                    100.0 * allowed.start(),
+                    100.0 * allowed.end().min(1.0)
+                )
+            })
+        })
+    }
+
+    /// The part of so many frames for which routing was asked, where records may answer.
+    pub(crate) fn asked_part(&self, sent: u64) -> Option<f64> {
+        self.asked.map(|asked| asked as f64 / sent as f64)
+    }
+}
+
+fn treated_part(mix: Mix) -> f64 {
+    match mix {
+        Mix::OneFlow => NEARLY_ALL,
+        Mix::Zipf | Mix::Uniform => ALL_WITH_SLOTS,
+    }
+}
+
+/// Records of 1,024 next hops on each processor, each believed for a quarter of a second. Where rules may
+/// look at ports, as here, each flow has one of its own.
+fn asking_part(mix: Mix) -> RangeInclusive<f64> {
+    match mix {
+        Mix::OneFlow => 0.0..=0.001,
+        Mix::Zipf => 0.0..=1.001,
+        Mix::Uniform => ALL_WITH_SLOTS..=1.001,
+    }
+}
+
+/// Tells if flows become long there, and take another tunnel then.
+const fn tells_classes(program: Program) -> bool {
+    matches!(
+        program,
+        Program::Dscp | Program::Mark | Program::Redirect | Program::NftSplit
+    )
+}
+
+/// Packets that were counted in a flow of one of these classes.
+fn split(counters: &Counters, classes: &[Class]) -> u64 {
+    let sent = classes
+        .iter()
+        .flat_map(|class| TunnelRole::ALL.map(|it| counters.packets(*class, it)));
+    sent.sum()
+}
+
+fn sent_long(router: &Router) -> Result<u64> {
+    let counters = router.rig.router.device_counters(TUNNELS[1])?;
+    Ok(counters.sent_packets)
+}
+
+/// Packets in the peer's entries of the one flow of each core.
+fn tracked(yardstick: &mut Loaded, cores: u32) -> Result<u64> {
+    let map: HashMap<_, [u32; 4], [u64; 3]> = yardstick.map("LRU_V4").try_into()?;
+    let packets = |core| {
+        let entry = map.get(&generator::key(core), 0);
+        entry.map_or(0, |[packets, ..]| packets)
+    };
+    Ok((0..cores).map(packets).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: Evidence = Evidence {
+        arrived: 10_000,
+        treated: Some(9_999),
+        long: Some(10_000),
+        asked: Some(2),
+    };
+
+    #[track_caller]
+    fn refused(evidence: Evidence, mix: Mix, expected: &str) {
+        let problem = evidence.problem(10_000, Program::Redirect, mix);
+        let problem = problem.expect("it is refused");
+        assert!(problem.contains(expected), "{problem}");
+    }
+
+    #[test]
+    fn frames_that_took_another_way_give_no_figure() {
+        let one = Mix::OneFlow;
+        assert_eq!(GOOD.problem(10_000, Program::Redirect, one), None);
+        let with = |arrived, treated, long, asked| Evidence {
+            arrived,
+            treated: Some(treated),
+            long: Some(long),
+            asked: Some(asked),
+        };
+        let lost = with(9_000, 10_000, 10_000, 0);
+        refused(lost, one, "90.00 % of the frames of redirect arrived");
+        let by_stack = with(10_000, 9_900, 10_000, 0);
+        refused(
+            by_stack,
+            one,
+            "99.00 % of the frames of redirect were treated",
+        );
+        let short = with(10_000, 10_000, 5_000, 0);
+        refused(short, one, "50.00 % of the frames of redirect were long");
+        let asking = with(10_000, 10_000, 10_000, 100);
+        refused(asking, one, "1.00 % of the frames of redirect asked");
+    }
+
+    #[test]
+    fn what_many_flows_claim_is_another_thing() {
+        let mostly_short = Evidence {
+            treated: Some(9_900),
+            long: Some(100),
+            asked: Some(9_990),
+            ..GOOD
+        };
+        let problem = |mix| mostly_short.problem(10_000, Program::Redirect, mix);
+        assert_eq!(problem(Mix::Uniform), None);
+        assert_eq!(problem(Mix::Zipf), None);
+        refused(GOOD, Mix::Uniform, "0.02 % of the frames of redirect asked");
+        let without_slots = Evidence {
+            treated: Some(9_000),
+            ..mostly_short
+        };
+        refused(without_slots, Mix::Zipf, "90.00 % of the frames");
+    }
+}
