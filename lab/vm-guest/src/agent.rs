@@ -18,7 +18,7 @@ use splitter_policy::dscp::Dscp;
 
 use super::network::{Arrived, CABLES, Capture, LAN, Network, SERVER, Tunnel, VLANS};
 use super::qdiscs::count_clsact;
-use super::{Row, queues, tenant};
+use super::{Row, bond, queues, tenant};
 
 const SPLITTER: &str = "/bin/splitter";
 pub(crate) const CONFIG: &str = "/run/splitter.toml";
@@ -49,6 +49,7 @@ pub(crate) fn try_all(network: &Network, report: impl Fn(Row)) -> Result<()> {
     try_out("agent: goes down", go_down);
     try_out("agent: marks by fwmark", mark_by_fwmark);
     try_out("agent: redirects", redirect);
+    try_out("agent: bonds two tunnels", bond::takes_both_tunnels);
     try_out("agent: sees its queues", queues::are_seen);
     try_out("agent: shares by fair queues", queues::are_fair);
     try_out("agent: leaves VRFs alone", tenant::keeps_its_routes);

@@ -3,6 +3,7 @@
 //! reports on the console how that went, a line of JSON for each thing tried. Then it switches off.
 
 mod agent;
+mod bond;
 mod network;
 mod programs;
 mod qdiscs;

@@ -130,7 +130,7 @@ impl Network {
             Ok::<_, anyhow::Error>(())
         })?;
         // As on a wire: what leaves its checksum to the device goes by the stack.
-        self.site.enter(|| finish_checksums("site0"))?;
+        self.send_single_packets()?;
         Ok(ebpf)
     }
 
@@ -148,6 +148,11 @@ impl Network {
         let value = u8::from(is_asked_for).to_string();
         let set = || std::fs::write("/proc/sys/net/ipv4/tcp_ecn", value);
         self.site.enter(set).context("cannot set ECN")
+    }
+
+    /// Has the site send one packet at a time, as on a wire.
+    pub(crate) fn send_single_packets(&self) -> Result<()> {
+        self.site.enter(|| finish_checksums("site0"))
     }
 
     /// Puts a VLAN through each cable.
@@ -225,6 +230,25 @@ impl Connection {
             ensure!(answer == message, "packet {number} came back changed");
             thread::sleep(pause);
         }
+        Ok(())
+    }
+
+    /// Sends so many bytes, with little of it under way at a time, and waits until all have come back.
+    pub(crate) fn transfer(&mut self, bytes: usize) -> Result<()> {
+        const UNDER_WAY_BYTES: usize = 60_000;
+        SockRef::from(&self.0).set_send_buffer_size(UNDER_WAY_BYTES)?;
+        let mut receiver = self.0.try_clone()?;
+        let receiving = thread::spawn(move || {
+            let mut answer = vec![0; bytes];
+            receiver.read_exact(&mut answer).map(|()| answer)
+        });
+        let message = vec![7; bytes];
+        self.0.write_all(&message).context("cannot send")?;
+        let answer = receiving.join().expect("no panic");
+        ensure!(
+            answer.context("not all came back")? == message,
+            "it came back changed"
+        );
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use aya::programs::{Program, ProgramError, SchedClassifier, TcAttachType, Xdp, X
 use aya::{Ebpf, EbpfLoader};
 use splitter_config::PacketLog;
 use splitter_datapath::Object;
+use splitter_policy::paths::BalancerNumber;
 
 use super::agent::expected_hook;
 use super::network::{LAN, Network};
@@ -19,9 +20,17 @@ static BALANCERS: &[u8] = aya::include_bytes_aligned!("../../../benches/bpf/bala
 /// No table needs more here, and a machine has little memory.
 const TABLE_SIZE: u32 = 1024;
 
-/// The program for `balance`, which was run on the development machine's kernel alone so far. The row
-/// says so, and the how-to on it.
-const NOT_TRIED: &str = "mark_balanced";
+/// The program for `balance`, and the global by which it knows the balancer.
+const BALANCED: &str = "mark_balanced";
+const BALANCER: &str = "BALANCER";
+/// Those besides the one that it has as it lies in the object.
+const OTHER_BALANCERS: [(&str, BalancerNumber); 5] = [
+    ("mark_balanced, ecmp", BalancerNumber::ECMP),
+    ("mark_balanced, rps", BalancerNumber::RPS),
+    ("mark_balanced, drb", BalancerNumber::DRB),
+    ("mark_balanced, presto", BalancerNumber::PRESTO),
+    ("mark_balanced, letflow", BalancerNumber::LETFLOW),
+];
 
 /// How the verifier says that a program and what it calls need too much stack.
 const SMALL_STACK: &str = "combined stack size";
@@ -34,24 +43,32 @@ pub(crate) fn try_all(network: &Network, report: impl Fn(Row)) -> Result<()> {
         (logging.bytes(), "splitter-log.o"),
         (BALANCERS, "balancers.o"),
     ] {
-        let mut ebpf = load(object).with_context(|| format!("cannot load {name}"))?;
+        let mut ebpf = load(object, None).with_context(|| format!("cannot load {name}"))?;
         let mut programs: Vec<_> = ebpf.programs_mut().collect();
         programs.sort_by_key(|(name, _)| name.to_owned());
         for (program_name, program) in programs {
             report(try_one(network, name, program_name, program));
         }
     }
+    for (name, balancer) in OTHER_BALANCERS {
+        let mut ebpf = load(splitter.bytes(), Some(balancer)).context(name)?;
+        let program = ebpf.program_mut(BALANCED).context("it is in the object")?;
+        report(try_one(network, "splitter.o", name, program));
+    }
     Ok(())
 }
 
 /// With small tables, whatever they are called.
-fn load(object: &[u8]) -> Result<Ebpf> {
+fn load(object: &[u8], balancer: Option<BalancerNumber>) -> Result<Ebpf> {
     let parsed = aya_obj::Object::parse(object)?;
     let mut loader = EbpfLoader::new();
     for (name, map) in &parsed.maps {
         if map.max_entries() > TABLE_SIZE {
             loader.map_max_entries(name, TABLE_SIZE);
         }
+    }
+    if let Some(BalancerNumber(balancer)) = &balancer {
+        loader.override_global(BALANCER, balancer, true);
     }
     Ok(loader.load(object)?)
 }
@@ -65,11 +82,6 @@ fn try_one(network: &Network, object: &'static str, name: &str, program: &mut Pr
         passed: true,
         problem: None,
     };
-    if name == NOT_TRIED {
-        row.problem =
-            Some("not tried: nobody has recorded what other kernels take of it".to_owned());
-        return row;
-    }
     match load_and_attach(network, program, &mut row) {
         // What it keeps for each path is more than that verifier leaves next to a call.
         Err(error) if name == "tr" && is_old() && format!("{error:#}").contains(SMALL_STACK) => {
