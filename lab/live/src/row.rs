@@ -78,7 +78,7 @@ pub(crate) fn measure(
         }
         let ns = slice.elapsed.as_nanos() as f64 * f64::from(cores);
         each_ns.push(ns / slice.counted.arrived as f64);
-        let part = slice.counted.asked_part(slice.sent);
+        let part = slice.counted.asked_part();
         asked = part.map(|part| asked.unwrap_or(0.0) + part / slices as f64);
     }
     each_ns.sort_by(f64::total_cmp);
