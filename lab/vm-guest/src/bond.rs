@@ -22,8 +22,8 @@ const SHARES: [(&str, Range<f64>); 2] = [("tr", 0.03..0.97), ("rps", 0.18..0.32)
 pub(crate) fn takes_both_tunnels(network: &Network) -> Result<Vec<&'static str>> {
     let taken = take_both_tunnels(network);
     // Also where it failed: the next attempt wants another mode of steering.
-    go_down(network)?;
-    taken
+    let down = go_down(network);
+    taken.and_then(|hook| down.map(|_| hook))
 }
 
 fn take_both_tunnels(network: &Network) -> Result<Vec<&'static str>> {
