@@ -8,7 +8,7 @@
 prints what stands in the block `handshake-vectors` of docs/src/reference/cloudburst-wire.md, where
 the tests of cloudburst-wire read it; `--check` compares the two, and exits with 1 if they differ. Nothing
 here is taken from the Rust code: handshakes are those of `noiseprotocol`, the cipher is that of
-`cryptography`, BLAKE3 that of `blake3`.
+`cryptography`, BLAKE3 that of `blake3`, the check of what is not sealed that of `xxhash`.
 """
 
 import pathlib
@@ -21,6 +21,7 @@ try:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
     from noise.connection import Keypair, NoiseConnection
+    from xxhash import xxh3_64_digest
 except ModuleNotFoundError as missing:
     print(
         f"{sys.argv[0]}: the module {missing.name!r} is not installed for {sys.executable};"
@@ -33,8 +34,9 @@ PAGE = pathlib.Path(__file__).parents[2] / "docs/src/reference/cloudburst-wire.m
 FENCE = "```handshake-vectors\n"
 
 VERSION = 3
-PING, PONG = 6, 7
-OFFER, ACCEPTANCE, DATA = 2, 3, 1
+STOP, PING, PONG, CHALLENGE, CANCEL = 2, 6, 7, 8, 10
+DATA, OFFER, ACCEPTANCE, RETRY = 1, 2, 3, 4
+DELIVERED, CANCELLED = 0, 3
 
 INITIATOR_SECRET = bytes([0x11]) * 32
 RESPONDER_SECRET = bytes([0x22]) * 32
@@ -52,21 +54,52 @@ UNIX_US = 1_700_000_000_000_000
 TOKEN = bytes(range(40))
 SHARED_KEY_ID = 7
 NONCE = 0x4142434445464748
+MESSAGE = 0x7172737475767778
+PATH, SENT_US = 0x0A0B, 0x0C0D0E0F
+# Of what is sent without state about whom it goes to.
+NO_PATH = 0
+HOLD_US = 500
 
 
 def public(secret):
     return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 
 
-def header(kind, form, index, sequence):
-    return struct.pack(
-        ">BBHIQQ", VERSION << 4 | kind, form, 0x0A0B, 0x0C0D0E0F, index, sequence
-    )
+def header(kind, form, index, sequence, path=PATH):
+    return struct.pack(">BBHIQQ", VERSION << 4 | kind, form, path, SENT_US, index, sequence)
 
 
 def sealed(key, start, sequence, body):
-    nonce = struct.pack(">HHQ", 0x0A0B, 0, sequence)
+    nonce = struct.pack(">HHQ", PATH, 0, sequence)
     return start + ChaCha20Poly1305(key).encrypt(nonce, body, start)
+
+
+def retry():
+    """What an offer is answered with that needs a token: not sealed, for there are no keys yet."""
+    datagram = header(CHALLENGE, RETRY, INITIATOR_INDEX, 0, NO_PATH)
+    datagram += struct.pack(">Q", INITIATOR_INDEX) + TOKEN
+    return datagram + xxh3_64_digest(datagram)
+
+
+def stop(outcome, needed, spread_us, reports):
+    """The body of a Stop: asker, message, outcome, echo, symbols needed, spread, reports."""
+    body = struct.pack(">QQB", INITIATOR_CONVERSATION, MESSAGE, outcome)
+    body += struct.pack(">HII", PATH, SENT_US, HOLD_US) + struct.pack(">HI", needed, spread_us)
+    return body + b"".join(struct.pack(">HIII", *report) for report in reports)
+
+
+def after_the_handshake(to_responder, to_initiator):
+    """A message's end, and one that its sender gives up, under the keys of an association."""
+    report = (PATH, 7, 6, 0x81828384)
+    delivered = stop(DELIVERED, 3, 1_234, [report])
+    cancel = struct.pack(">Q", MESSAGE) + bytes(40)
+    return {
+        "stop": sealed(to_initiator, header(STOP, DATA, INITIATOR_INDEX, 1), 1, delivered),
+        "cancel": sealed(to_responder, header(CANCEL, DATA, RESPONDER_INDEX, 2), 2, cancel),
+        "cancelled": sealed(
+            to_initiator, header(STOP, DATA, INITIATOR_INDEX, 2), 2, stop(CANCELLED, 0, 0, [])
+        ),
+    }
 
 
 def vectors(prefix, pattern, key_id, name, configure, gate_of):
@@ -114,11 +147,12 @@ def vectors(prefix, pattern, key_id, name, configure, gate_of):
     first = sealed(early_key, header(PING, OFFER, INITIATOR_INDEX, 0) + hello, 0, ping)
     # To the asker's conversation: nonce, echo of the ping, 500 us on hold, its length.
     pong = struct.pack(
-        ">QQHIIH", INITIATOR_CONVERSATION, NONCE, 0x0A0B, 0x0C0D0E0F, 500, len(first)
+        ">QQHIIH", INITIATOR_CONVERSATION, NONCE, PATH, SENT_US, HOLD_US, len(first)
     )
     start = header(PONG, ACCEPTANCE, INITIATOR_INDEX, 0) + acceptance
     answer = sealed(to_initiator, start, 0, pong)
     data = sealed(to_responder, header(PING, DATA, RESPONDER_INDEX, 1), 1, ping)
+    more = after_the_handshake(to_responder, to_initiator)
     return {
         f"{prefix}.offer": offer,
         f"{prefix}.acceptance": acceptance,
@@ -128,7 +162,7 @@ def vectors(prefix, pattern, key_id, name, configure, gate_of):
         f"{prefix}.first": first,
         f"{prefix}.answer": answer,
         f"{prefix}.data": data,
-    }
+    } | {f"{prefix}.{name}": datagram for name, datagram in more.items()}
 
 
 def with_key_pairs(end, is_initiator):
@@ -143,9 +177,11 @@ def with_shared_key(end, _is_initiator):
 
 
 def lines():
-    all_of_them = vectors(
+    all_of_them = {"retry": retry()}
+    all_of_them |= vectors(
         "ik", 1, 0, b"Noise_IK_25519_ChaChaPoly_BLAKE2s", with_key_pairs, public(RESPONDER_SECRET)
-    ) | vectors(
+    )
+    all_of_them |= vectors(
         "nnpsk0",
         2,
         SHARED_KEY_ID,

@@ -4,6 +4,7 @@ mod apt;
 mod needs;
 mod os_release;
 mod plan;
+mod python;
 mod rust;
 
 use std::process::ExitCode;
@@ -17,6 +18,7 @@ use self::{
 };
 pub(crate) use self::{
     needs::{LLVM_VERSION, Purpose},
+    python::vectors_python,
     rust::{
         BARE_TARGETS, CARGO_DENY, CBINDGEN, MDBOOK, MINIMUM_VERSION, MinimumToolchain,
         PLATFORM_TARGETS,
@@ -104,7 +106,7 @@ pub(crate) fn ensure(purposes: &[Purpose]) -> Result<Outcome> {
             build_bpf_linker()?;
         }
     }
-    from_cargo(&plan);
+    from_registries(&plan);
     Ok(verdict(&missing(purposes), &plan))
 }
 
@@ -155,6 +157,7 @@ fn is_met(need: &Need) -> bool {
             command::cargo().args([subcommand, "--version"]).succeeds()
         }
         Kind::MinimumToolchain => MinimumToolchain::find().is_ok(),
+        Kind::PythonEnvironment => vectors_python().is_some(),
         Kind::CargoTool(ref tool) => tool.program().is_ok_and(|program| program.is_file()),
         Kind::BpfLinker => bpf_linker_directory().is_ok_and(|directory| {
             ebpf::bpf_linker_version(&directory.join("bpf-linker"))
@@ -192,12 +195,13 @@ fn add_components(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Installs what rustup and cargo have. Where they cannot, the verdict says what is missing, and what
+/// Installs what rustup, cargo and pip have. Where they cannot, the verdict says what is missing, and what
 /// needs it is skipped.
-fn from_cargo(plan: &Plan) {
+fn from_registries(plan: &Plan) {
     let toolchain = plan.minimum_toolchain.then(MinimumToolchain::install);
     let tools = plan.cargo_tools.iter().map(|tool| tool.install());
-    for result in toolchain.into_iter().chain(tools) {
+    let python = plan.python_environment.then(python::install);
+    for result in toolchain.into_iter().chain(tools).chain(python) {
         if let Err(error) = result {
             eprintln!("warning: {error:#}");
         }

@@ -70,6 +70,8 @@ pub(crate) enum Kind {
     MinimumToolchain,
     /// A program that cargo builds.
     CargoTool(CargoTool),
+    /// Modules of Python from their registry, in an environment of their own.
+    PythonEnvironment,
 }
 
 impl Need {
@@ -86,6 +88,7 @@ impl Need {
             Kind::BpfLinker => format!("bpf-linker {BPF_LINKER_VERSION}"),
             Kind::MinimumToolchain => format!("Rust {MINIMUM_VERSION}"),
             Kind::CargoTool(CargoTool { name, version, .. }) => format!("{name} {version}"),
+            Kind::PythonEnvironment => "Python's noiseprotocol".to_owned(),
         }
     }
 }
@@ -271,6 +274,11 @@ pub(crate) static NEEDS: &[Need] = &[
             package: "python3-venv",
         },
         why: "Cloudburst's package for Python, tried in a virtual environment",
+    },
+    Need {
+        purposes: TEST,
+        kind: Kind::PythonEnvironment,
+        why: "another implementation of Noise, which makes the test vectors of Cloudburst's handshake",
     },
     Need {
         purposes: &[Purpose::Test, Purpose::Docs],

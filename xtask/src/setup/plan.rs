@@ -35,18 +35,23 @@ pub(super) struct Plan {
     pub(super) packages: Vec<String>,
     pub(super) rust_components: Vec<&'static str>,
     pub(super) bpf_linker: bool,
-    /// From rustup and the registry, on any system.
+    /// From rustup and registries, on any system; so are the tools and modules below.
     pub(super) minimum_toolchain: bool,
     pub(super) cargo_tools: Vec<&'static CargoTool>,
+    pub(super) python_environment: bool,
     /// What the user has to do, if anything.
     pub(super) by_hand: Option<String>,
 }
 
 impl Plan {
     pub(super) fn new(missing: &[&'static Need], availability: &Availability) -> Self {
-        let (from_cargo, missing): (Vec<&'static Need>, Vec<_>) = missing
-            .iter()
-            .partition(|need| matches!(need.kind, Kind::MinimumToolchain | Kind::CargoTool(_)));
+        let (from_registries, missing): (Vec<&'static Need>, Vec<_>) =
+            missing.iter().partition(|need| {
+                matches!(
+                    need.kind,
+                    Kind::MinimumToolchain | Kind::CargoTool(_) | Kind::PythonEnvironment
+                )
+            });
         let mut plan = match availability {
             Availability::Unknown(system) => Self {
                 by_hand: by_hand_elsewhere(system, &missing),
@@ -54,9 +59,10 @@ impl Plan {
             },
             Availability::Apt(_) => Self::with_apt(&missing, |package| availability.has(package)),
         };
-        for need in from_cargo {
+        for need in from_registries {
             match &need.kind {
                 Kind::CargoTool(tool) => plan.cargo_tools.push(tool),
+                Kind::PythonEnvironment => plan.python_environment = true,
                 _ => plan.minimum_toolchain = true,
             }
         }
@@ -84,7 +90,7 @@ impl Plan {
                 Kind::PythonModule { .. } => unavailable.push(need.name()),
                 Kind::RustComponent { component, .. } => plan.rust_components.push(component),
                 Kind::BpfLinker => plan.bpf_linker = true,
-                Kind::MinimumToolchain | Kind::CargoTool(_) => {}
+                Kind::MinimumToolchain | Kind::CargoTool(_) | Kind::PythonEnvironment => {}
             }
         }
         if no_compiler {
@@ -130,6 +136,10 @@ impl fmt::Display for Plan {
                 "cargo install {}, into a cache of its own",
                 tool.name
             ));
+        }
+        if self.python_environment {
+            let step = "python3 -m venv and pip install noiseprotocol, into a cache of their own";
+            steps.push(step.to_owned());
         }
         steps.extend(self.by_hand.clone());
         f.write_str(&steps.join("\n"))
@@ -253,13 +263,16 @@ mod tests {
     }
 
     #[test]
-    fn cargo_and_rustup_install_on_any_system() {
-        let missing = needs(&["cargo-deny 0.20.2", &format!("Rust {MINIMUM_VERSION}")]);
+    fn cargo_rustup_and_pip_install_on_any_system() {
+        let minimum = format!("Rust {MINIMUM_VERSION}");
+        let missing = needs(&["cargo-deny 0.20.2", &minimum, "Python's noiseprotocol"]);
         let elsewhere = Availability::Unknown("Fedora Linux 42".to_owned());
         let plan = Plan::new(&missing, &elsewhere);
         assert_eq!(plan.by_hand, None);
         assert!(plan.minimum_toolchain);
         assert_eq!(plan.cargo_tools.len(), 1);
+        assert!(plan.python_environment);
+        assert!(plan.to_string().contains("pip install"), "{plan}");
     }
 
     #[test]

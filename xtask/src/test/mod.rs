@@ -14,6 +14,7 @@ mod semver;
 mod session;
 mod skips;
 mod steps;
+mod vectors;
 
 use std::process::ExitCode;
 

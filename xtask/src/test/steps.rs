@@ -12,6 +12,7 @@ use super::{
     libtest::{self, Tally},
     packages, semver,
     skips::{self, SKIPS_VARIABLE},
+    vectors,
 };
 use crate::{
     command::{self, Run},
@@ -64,6 +65,12 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
         "header",
         "the header for C is what the source makes",
         move || check_header(&own),
+    ));
+    let own = project.clone();
+    steps.push(step(
+        "vectors",
+        "test vectors are those of another implementation",
+        move || vectors::check(&own),
     ));
     let own = project.clone();
     steps.push(step("kernels", "other kernels", move || {

@@ -13,6 +13,8 @@ const RESPONDER_CONVERSATION: u64 = 0x3132_3334_3536_3738;
 const UPTIME_US: u64 = 0x5152_5354_5556_5758;
 const OLDEST_US: u64 = 0x6162_6364_6566_6768;
 const NONCE: u64 = 0x4142_4344_4546_4748;
+const MESSAGE: u64 = 0x7172_7374_7576_7778;
+const PATH: u16 = 0x0a0b;
 const SHARED: [u8; SECRET_BYTES] = [0x33; SECRET_BYTES];
 
 #[test]
@@ -42,6 +44,27 @@ fn shared_keys_are_as_in_another_implementation() {
     check_handshake("nnpsk0", pattern, credentials, credentials, &gate);
 }
 
+#[test]
+fn a_retry_is_as_in_another_implementation() {
+    let challenge = Challenge { token: token() };
+    let sealer = Sealer::retry(INITIATOR_INDEX);
+    let made = written(&sealer, (0, 0), |body| {
+        challenge.write(INITIATOR_INDEX, body)
+    });
+    assert_eq!(made, page_vectors()["retry"]);
+    let header = Header::parse(&made).unwrap();
+    let body = Opener::plain()
+        .open(&header, &mut made.clone())
+        .unwrap()
+        .to_vec();
+    let body = Body::parse(header.kind, &body, INITIATOR_INDEX);
+    assert_eq!(body, Ok(Body::Challenge(challenge)));
+}
+
+fn token() -> [u8; TOKEN_BYTES] {
+    core::array::from_fn(|at| at as u8)
+}
+
 fn check_handshake(
     name: &str,
     (pattern, key_id): (Pattern, u8),
@@ -55,7 +78,7 @@ fn check_handshake(
         pattern,
         key_id,
         index: INITIATOR_INDEX,
-        token: core::array::from_fn(|at| at as u8),
+        token: token(),
     };
     let offer = Offer {
         early_secret: [0x66; 32],
@@ -70,7 +93,7 @@ fn check_handshake(
     let early = Sealer::sealed(INITIATOR_INDEX, &offer.early_key());
     let early = early.with_prefix(Form::Offer, write_hello(&clear, gate, &message));
     let ping = Ping { nonce: NONCE };
-    let first = written(&early, 0, |body| ping.write(body));
+    let first = written(&early, (PATH, 0), |body| ping.write(body));
     assert_eq!(first, of("first"));
 
     // Read as it would be on arrival.
@@ -102,29 +125,66 @@ fn check_handshake(
         .with_prefix(Form::Acceptance, acceptance.to_vec().into());
     let pong = Pong {
         nonce: NONCE,
-        echo: Echo {
-            path: 0x0a0b,
-            sent_us: 0x0c0d_0e0f,
-            hold_us: 500,
-        },
+        echo: echo(),
         datagram_bytes: first.len() as u16,
     };
-    let answer = written(&answer, 0, |body| {
+    let answer = written(&answer, (PATH, 0), |body| {
         pong.write(INITIATOR_CONVERSATION, [], body)
     });
     assert_eq!(answer, of("answer"));
     let data = Sealer::sealed(RESPONDER_INDEX, &keys.to_responder);
-    let data = written(&data, 1, |body| ping.write(body));
+    let data = written(&data, (PATH, 1), |body| ping.write(body));
     assert_eq!(data, of("data"));
+    check_ends(&of, &keys);
+}
+
+/// The end of a message, and that of one that its sender gives up.
+fn check_ends(of: &impl Fn(&str) -> Vec<u8>, keys: &TrafficKeys) {
+    let stop = |outcome, needed, spread_us| Stop {
+        message: MESSAGE,
+        outcome,
+        echo: echo(),
+        needed,
+        spread_us,
+    };
+    let report = Report {
+        path: PATH,
+        received: 7,
+        highest: 6,
+        delay_us: 0x8182_8384,
+    };
+    let to_initiator = Sealer::sealed(INITIATOR_INDEX, &keys.to_initiator);
+    let delivered = stop(Outcome::Delivered, 3, 1_234);
+    let made = written(&to_initiator, (PATH, 1), |body| {
+        delivered.write(INITIATOR_CONVERSATION, [report], body)
+    });
+    assert_eq!(made, of("stop"));
+    let cancel = Cancel { message: MESSAGE };
+    let to_responder = Sealer::sealed(RESPONDER_INDEX, &keys.to_responder);
+    let made = written(&to_responder, (PATH, 2), |body| cancel.write(body));
+    assert_eq!(made, of("cancel"));
+    let cancelled = stop(Outcome::Cancelled, 0, 0);
+    let made = written(&to_initiator, (PATH, 2), |body| {
+        cancelled.write(INITIATOR_CONVERSATION, [], body)
+    });
+    assert_eq!(made, of("cancelled"));
+}
+
+fn echo() -> Echo {
+    Echo {
+        path: PATH,
+        sent_us: 0x0c0d_0e0f,
+        hold_us: 500,
+    }
 }
 
 fn written(
     sealer: &Sealer,
-    sequence: u64,
+    (path, sequence): (u16, u64),
     body: impl FnOnce(&mut [u8]) -> Result<Written, BufferTooShort>,
 ) -> Vec<u8> {
     let stamp = Stamp {
-        path: 0x0a0b,
+        path,
         sent_us: 0x0c0d_0e0f,
         sequence,
     };
