@@ -35,7 +35,8 @@ use crate::{
 };
 
 /// Measures the congestion control of messages: scenarios on bottlenecks of many rates, round
-/// trips and queues, in virtual time, with cubic in our place for comparison.
+/// trips and queues, in virtual time, with cubic in our place for comparison. Endpoints have key
+/// pairs and defaults, as users run them.
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask congestion")]
 struct Arguments {
@@ -66,7 +67,8 @@ struct Arguments {
     /// What chance begins with: how much a cell owes to it, others tell.
     #[arg(long, default_value_t = SEED, conflicts_with = "namespaces")]
     seed: u64,
-    /// Paths of each of our senders, which all lead through the bottleneck: a client has sixteen by default.
+    /// Paths of each of our senders, which all lead through the bottleneck. One bottleneck is one path by
+    /// default, but for the scenario of two that share it; a client has sixteen, with --namespaces too.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), conflicts_with = "namespaces")]
     paths: u16,
     /// Cells at the same time; without it as many as there are cores.

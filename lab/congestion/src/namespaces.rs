@@ -1,6 +1,7 @@
 //! The same in real time: the command `cloudburst` and iperf3's cubic, between network namespaces.
 
 mod incast;
+mod keys;
 mod recorder;
 mod rig;
 mod scenarios;

@@ -1,9 +1,10 @@
 //! Our flow: two of the machines that everybody's endpoints run, on both sides of the bottleneck.
 
-use std::{collections::HashMap, net::SocketAddr};
+use std::{collections::HashMap, net::SocketAddr, time::Duration};
 
 use cloudburst_proto::{
-    Ecn, Event, FourTuple, MessageKind, PeerId, SendId, SocketId, Time, Transport, TransportConfig,
+    Ecn, Event, FourTuple, MessageKind, PeerId, SecretKey, Security, SendId, SocketId, Time,
+    Transport, TransportConfig,
 };
 
 use crate::flow::{Flow, Load, Outbox, Packet, Payload};
@@ -11,7 +12,13 @@ use crate::flow::{Flow, Load, Outbox, Packet, Payload};
 /// Headers of IPv4 and UDP.
 const HEADER_BYTES: usize = 28;
 
-/// A sender and a receiver of messages.
+/// What receivers' clocks say when a world begins: they have been running for long, and take first flights
+/// at once.
+const AGE: Duration = Duration::from_secs(60);
+/// The calendar when a receiver was started.
+const CALENDAR: Duration = Duration::from_secs(1_700_000_000);
+
+/// A sender and a receiver of messages, with a key pair each.
 pub(crate) struct Ours {
     flow: usize,
     sender: Transport,
@@ -38,22 +45,34 @@ fn four_tuple(end: u8, path: u16) -> FourTuple {
     )
 }
 
+/// The time by the machines' clocks, some ns after the world has begun.
+fn clock(now: u64) -> Time {
+    Time::ZERO + AGE + Duration::from_nanos(now)
+}
+
+/// A machine with defaults that was started then.
+fn machine(security: Security, seed: [u8; 32], started: Time) -> Transport {
+    let mut config = TransportConfig::new(security);
+    config.unix_time = Some(CALENDAR + started.since(Time::ZERO));
+    Transport::deterministic(config, seed, started).expect("the settings are valid")
+}
+
 impl Ours {
     /// A flow whose endpoints have so many paths between them.
-    pub(crate) fn new(flow: usize, load: Load, paths: u16, config: &TransportConfig) -> Self {
-        let seed = |end: u8| {
-            let mut seed = [end; 32];
-            seed[0] = flow as u8;
-            seed
+    pub(crate) fn new(flow: usize, load: Load, paths: u16) -> Self {
+        let bytes = |of: u8| {
+            let mut bytes = [of; 32];
+            bytes[0] = flow as u8;
+            bytes
         };
-        let machine = |end| {
-            Transport::deterministic(config.clone(), seed(end), Time::ZERO)
-                .expect("the settings are valid")
-        };
-        let (mut sender, receiver) = (machine(1), machine(2));
+        let [own, other] = [3, 4].map(|of| SecretKey::new(bytes(of)));
+        let key = other.public();
+        let listed = Security::with_allowed(other, [own.public()]);
+        let mut sender = machine(Security::key_pair(own), bytes(1), clock(0));
+        let receiver = machine(listed, bytes(2), Time::ZERO);
         let tuples: Vec<_> = (0..paths).map(|path| four_tuple(2, path)).collect();
         let peer = sender
-            .connect(Time::ZERO, &tuples, None)
+            .connect(clock(0), &tuples, Some(key))
             .expect("there is capacity");
         Self {
             flow,
@@ -74,7 +93,7 @@ impl Ours {
 
     fn give(&mut self, now: u64, at: u64, bytes: usize) -> bool {
         let message = vec![0x5a; bytes];
-        let time = Time::from_nanos(now);
+        let time = clock(now);
         let Ok(id) = self
             .sender
             .send(time, self.peer, MessageKind::Message, &message)
@@ -156,12 +175,7 @@ fn transmit(
 fn take(machine: &mut Transport, now: u64, from: u8, packet: Packet) {
     if let Payload::Datagram(mut datagram) = packet.payload {
         let four_tuple = four_tuple(from, packet.path);
-        machine.handle_datagram(
-            Time::from_nanos(now),
-            four_tuple,
-            Ecn::NotCapable,
-            &mut datagram,
-        );
+        machine.handle_datagram(clock(now), four_tuple, Ecn::NotCapable, &mut datagram);
     }
 }
 
@@ -177,7 +191,7 @@ impl Flow for Ours {
     }
 
     fn drive(&mut self, now: u64, out: &mut Outbox) -> Option<u64> {
-        let time = Time::from_nanos(now);
+        let time = clock(now);
         let next_message = self.take_messages(now);
         for machine in [&mut self.sender, &mut self.receiver] {
             if machine.next_deadline().is_some_and(|due| due <= time) {
@@ -190,7 +204,8 @@ impl Flow for Ours {
         transmit(&mut self.receiver, time, scratch, &mut out.back);
         self.take_events(now);
         let deadlines = [&self.sender, &self.receiver].map(Transport::next_deadline);
-        let deadlines = deadlines.into_iter().flatten().map(Time::as_nanos);
+        let deadlines = deadlines.into_iter().flatten();
+        let deadlines = deadlines.map(|due| due.since(clock(0)).as_nanos() as u64);
         deadlines.chain(next_message).min()
     }
 
@@ -200,5 +215,32 @@ impl Flow for Ours {
 
     fn completions(&self) -> &[(u64, f64)] {
         &self.completions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As users run it: sealed, with the first message in the first flight.
+    #[test]
+    fn the_first_flight_is_sealed_and_carries_the_first_message() {
+        let mut ours = Ours::new(0, Load::Messages(vec![(0, 1_000)]), 1);
+        let mut out = Outbox::default();
+        for ms in 0..20 {
+            // Nothing comes back, so that all of it is the first flight.
+            ours.drive(ms * 1_000_000, &mut out);
+        }
+        assert!(!out.forward.is_empty());
+        for packet in out.forward.drain(..) {
+            let Payload::Datagram(datagram) = &packet.payload else {
+                panic!("it sends datagrams");
+            };
+            let filler = [0x5a; 16];
+            let is_open = datagram.windows(filler.len()).any(|it| it == filler);
+            assert!(!is_open, "the message can be read");
+            ours.arrived(20_000_000, packet);
+        }
+        assert_eq!(ours.take_goodput(), 1_000);
     }
 }

@@ -7,8 +7,6 @@ mod crowds;
 
 use std::collections::BTreeMap;
 
-use cloudburst_proto::TransportConfig;
-
 use crate::{
     cell::{Cell, Scenario},
     flow::{Flow, Load},
@@ -85,8 +83,7 @@ fn messages(cell: &Cell, share: f64, duration: u64) -> Load {
 }
 
 fn ours(cell: &Cell, flow: usize, load: Load) -> Box<dyn Flow> {
-    let config = TransportConfig::unprotected();
-    Box::new(Ours::new(flow, load, cell.paths, &config))
+    Box::new(Ours::new(flow, load, cell.paths))
 }
 
 /// Cubic as TCP sends: what the window allows leaves at once.

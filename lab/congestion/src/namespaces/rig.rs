@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use flow_testbed::namespace::{DelayLine, Namespace};
 use serde_json::Value;
 
-use super::incast;
+use super::{incast, keys::Keys};
 use crate::cell::Cell;
 
 /// Counts what the server's side receives: UDP, then TCP.
@@ -42,6 +42,7 @@ pub(super) struct Rig {
     pub(super) server: Namespace,
     pub(super) bits_per_s: f64,
     queue_bytes: usize,
+    keys: Keys,
     _line: DelayLine,
 }
 
@@ -92,6 +93,7 @@ impl Rig {
             server,
             bits_per_s: cell.bits_per_s(),
             queue_bytes: cell.queue_bytes(),
+            keys: Keys::new()?,
             _line: line,
         };
         rig.shape("add", cell.bits_per_s())?;
@@ -136,7 +138,8 @@ impl Rig {
         let mut command = match program {
             Some(program) => {
                 let mut command = self.server.command(&program.display().to_string());
-                command.args(["serve", "--ports", &port, "--insecure-no-key"]);
+                command.args(["serve", "--ports", &port]);
+                command.args(self.keys.of_server());
                 command
             }
             None => {
@@ -160,7 +163,8 @@ impl Rig {
         if let Some(program) = flow.program {
             command = self.client.command(&program.display().to_string());
             let peer = format!("{SERVER}:{port}");
-            command.args(["perf", &peer, "--json", "--insecure-no-key"]);
+            command.args(["perf", &peer, "--json"]);
+            command.args(self.keys.of_client());
             command.args(["--size", flow.size, "--load", &format!("{load}kbit")]);
             command.args(["--duration", &seconds]);
             for address in CLIENTS.iter().take(flow.paths) {

@@ -4,7 +4,7 @@ use super::{
     Cell, Figures, Flow, Outcome, SECOND, World, backlog, curves, figures,
     messages as some_messages, ours, quic, run, share, tcp, through,
 };
-use crate::{ours::Ours, scenario::TransportConfig};
+use crate::ours::Ours;
 
 pub(super) fn alone(cell: &Cell, is_quick: bool) -> Outcome {
     let settled = cell.settling(1, 12);
@@ -68,7 +68,7 @@ pub(super) fn messages(cell: &Cell, is_quick: bool) -> Outcome {
 
 pub(super) fn shared(cell: &Cell, is_quick: bool) -> Outcome {
     let duration = length(cell, is_quick);
-    let two_paths = Ours::new(0, backlog(cell), 2, &TransportConfig::unprotected());
+    let two_paths = Ours::new(0, backlog(cell), 2);
     let (world, mut ours) = beside_cubic(cell, duration, Box::new(two_paths));
     let (_, peer) = beside_cubic(cell, duration, tcp(0, backlog(cell)));
     let ratio = ours["share"] / peer["cubic"];
