@@ -241,12 +241,47 @@ fn keys_are_replaced_and_no_message_waits_for_it() {
     }
 }
 
+/// Who sends more than 2^32 datagrams in two minutes has other keys by then, and no message waits for it.
+#[test]
+fn keys_are_replaced_after_so_many_datagrams() {
+    for (mut pair, peer) in settled() {
+        /// A message, and the indices that it was sent by.
+        fn exchange(pair: &mut Pair, peer: PeerId) -> BTreeSet<u64> {
+            let mut indices = BTreeSet::new();
+            pair.send(peer, 5_000);
+            pair.run(Duration::from_secs(1), |from, datagram| {
+                let header = Header::parse(datagram).unwrap();
+                if from == 0 && header.form == Form::Data {
+                    indices.insert(header.session);
+                }
+                false
+            });
+            assert!(completion(pair) < ROUND_TRIP);
+            indices
+        }
+        let send_so_many = |pair: &mut Pair, datagrams| {
+            let now = pair.now;
+            pair.ends[0].router.handshake.asked(now, peer, datagrams);
+        };
+        exchange(&mut pair, peer);
+        let before = exchange(&mut pair, peer);
+        assert_eq!(before.len(), 1);
+        send_so_many(&mut pair, u32::MAX - 1_000);
+        assert_eq!(exchange(&mut pair, peer), before, "not yet");
+        send_so_many(&mut pair, 1_000);
+        exchange(&mut pair, peer);
+        let after = exchange(&mut pair, peer);
+        assert!(after.len() == 1 && after.is_disjoint(&before), "{after:?}");
+        assert_eq!(exchange(&mut pair, peer), after, "it is counted anew");
+    }
+}
+
 /// Finding 1, as it was found: a client asks every 5 s, and is answered after an hour as well.
 #[test]
 fn replies_go_on_after_an_hour() {
     for (mut pair, peer) in settled() {
         for round in 0..800 {
-            pair.send(peer, 5_000);
+            pair.send(peer, 200);
             pair.run(Duration::from_secs(1), |_, _| false);
             completion(&mut pair);
             let events = pair.events(1);
