@@ -99,21 +99,50 @@ async fn keys_must_match() {
     );
 }
 
+/// Its host is this one, which says so of the first datagram.
 #[cfg(target_os = "linux")]
-#[tokio::test]
-async fn a_closed_port_is_reported_soon() {
+#[test]
+fn a_closed_port_is_told_in_100_ms_on_sockets() {
+    use flow_testbed::timed::{Bounds, Claim, decide};
+
+    const TOLD: Claim = Claim {
+        law: "a closed port is told within 100 ms, whatever the number of ports",
+        twin: "a_closed_port_is_told_in_100_ms_at_any_number_of_ports",
+        bounds: Bounds {
+            // 60 ms of it are the wait for an answer.
+            late: Duration::from_millis(15),
+            pressure: 0.1,
+            ..Bounds::DEFAULT
+        },
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    decide(&TOLD, || {
+        for ports in [1, 4, 16, 64] {
+            let took = runtime.block_on(time_of_closed_port(ports));
+            println!("{ports} ports: {took:?}");
+            if took > Duration::from_millis(100) {
+                return Err(format!("with {ports} ports it took {took:?}"));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[cfg(target_os = "linux")]
+async fn time_of_closed_port(ports: u16) -> Duration {
     let (socket, address) = silent();
     drop(socket);
-    let client = Endpoint::bind(config(4)).await.unwrap();
+    let client = Endpoint::bind(config(ports)).await.unwrap();
     let peer = client.connect([address]).await.unwrap();
-    let error = within(client.send(peer, patterned(20_000)))
-        .await
-        .unwrap_err();
-    let SendError::Undelivered(failure) = error else {
-        panic!("{error}");
+    let begun = Instant::now();
+    let error = within(client.send(peer, patterned(20_000))).await;
+    let took = begun.elapsed();
+    let SendError::Undelivered(failure) = error.unwrap_err() else {
+        panic!("nobody has it");
     };
     assert_eq!(failure.reason, Reason::Unreachable);
     assert!(client.statistics().await.unwrap().sockets.unreachable > 0);
+    took
 }
 
 #[tokio::test]

@@ -53,6 +53,31 @@ fn who_is_said_not_to_be_there_is_sent_little() {
     assert!(sent[1..].iter().all(|&it| it <= 2), "{sent:?}");
 }
 
+/// A port that nobody listens at, of a host that says so: as soon with 64 ports as with one, with keys
+/// and without.
+#[test]
+fn a_closed_port_is_told_in_100_ms_at_any_number_of_ports() {
+    let fault = Fault::Unreachable {
+        host: 1,
+        unreachable: true,
+    };
+    for (ports, has_key_pairs) in [1, 4, 16, 64]
+        .into_iter()
+        .flat_map(|it| [(it, false), (it, true)])
+    {
+        let mut scenario = Scenario::plain(3).messages(1, 300_000, 0);
+        scenario = scenario.fault(0, fault.clone());
+        scenario.has_key_pairs = has_key_pairs;
+        (scenario.hosts[0].sockets, scenario.four_tuples) = (ports, ports.into());
+        scenario.hosts[1].sockets = 1;
+        let outcome = run(scenario);
+        let message = &outcome.records().messages[0];
+        assert_eq!(outcome.reasons(), [Reason::Unreachable], "{ports} ports");
+        let took = message.ended - message.accepted;
+        assert!(took <= 100 * MILLI, "{ports} ports: {took} ns");
+    }
+}
+
 /// Messages of a minute, the first of which has not ended.
 #[test]
 fn a_second_of_silence_is_enough() {
