@@ -4,6 +4,7 @@ mod adversary;
 mod faults;
 mod goodbyes;
 mod hostile;
+mod keepalive;
 mod load;
 mod outages;
 mod path_revalidation;

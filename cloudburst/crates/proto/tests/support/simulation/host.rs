@@ -42,6 +42,8 @@ pub(crate) struct Host {
     pub(crate) unreachable: bool,
     /// By socket: how often it was given another port, and until when the one before is read from.
     pub(crate) ports: Vec<(u16, u64)>,
+    /// By socket: when a datagram last left by it through the translator of addresses.
+    left_at: Vec<Option<u64>>,
     /// Nobody is told of its ports beforehand, so that it may choose others.
     pub(crate) may_change_ports: bool,
     /// Only the latest timer counts.
@@ -83,6 +85,7 @@ impl Host {
             held: None,
             unreachable: false,
             ports: vec![(0, 0); scenario.hosts[number].sockets.into()],
+            left_at: vec![None; scenario.hosts[number].sockets.into()],
             may_change_ports: scenario.sends.iter().all(|send| send.to != number),
             timer: None,
             timers_set: 0,
@@ -94,6 +97,9 @@ impl Host {
     /// Whether datagrams for a port of a socket are read.
     pub(crate) fn reads(&self, now: u64, socket: SocketId, ports: u16) -> bool {
         let (current, until) = self.ports[usize::from(socket.0)];
+        if self.plan.translator_forgets_ns.is_some() {
+            return ports == current && self.is_mapped(now, socket);
+        }
         ports == current || ports + 1 == current && now < until
     }
 
@@ -106,6 +112,23 @@ impl Host {
             held.push(parcel);
         }
         None
+    }
+
+    /// A datagram leaves by the translator of addresses, if there is one.
+    pub(crate) fn translate(&mut self, now: u64, socket: SocketId) {
+        if self.plan.translator_forgets_ns.is_some() {
+            let is_new = self.left_at[usize::from(socket.0)].is_none();
+            if !is_new && !self.is_mapped(now, socket) {
+                self.change_port(now, socket);
+            }
+            self.left_at[usize::from(socket.0)] = Some(now);
+        }
+    }
+
+    fn is_mapped(&self, now: u64, socket: SocketId) -> bool {
+        let forgets_after = self.plan.translator_forgets_ns.unwrap_or(u64::MAX);
+        let left_at = self.left_at[usize::from(socket.0)];
+        left_at.is_some_and(|at| now - at <= forgets_after)
     }
 
     /// A socket is given another port.

@@ -56,6 +56,9 @@ pub(crate) struct HostPlan {
     pub(crate) reply_bytes: usize,
     /// What its link takes in.
     pub(crate) ingress: Option<(u64, usize)>,
+    /// It is behind a translator of addresses, which forgets a mapping by which nothing has left for so long:
+    /// nothing comes in by it any more, and what leaves gets another.
+    pub(crate) translator_forgets_ns: Option<u64>,
 }
 
 /// A message to be sent.
@@ -147,6 +150,7 @@ impl HostPlan {
             think_ns: 100 * MICRO,
             reply_bytes: 1_500,
             ingress: None,
+            translator_forgets_ns: None,
         }
     }
 

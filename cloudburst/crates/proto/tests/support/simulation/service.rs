@@ -117,6 +117,7 @@ impl World {
         );
         host.totals
             .give_out(self.now, four_tuple.remote.ip(), segment);
+        host.translate(self.now, four_tuple.socket);
         self.log.numbers(&[self.now, 3, number as u64]);
         self.log.bytes(segment);
         self.log.say(
