@@ -1,11 +1,8 @@
 //! Replays the fuzz corpus of a peer that lies through the fuzzer's check.
 
-#[path = "../support/liar/mod.rs"]
-mod liar;
-
 use std::collections::BTreeMap;
 
-use crate::{any_bytes, corpus};
+use crate::{any_bytes, corpus, liar};
 
 #[test]
 fn the_corpus_of_a_liar_holds_what_must_hold() {

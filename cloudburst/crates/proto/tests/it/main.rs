@@ -5,6 +5,8 @@ mod any_bytes;
 mod corpus;
 mod cost;
 mod endpoint_corpus;
+#[path = "../support/liar/mod.rs"]
+mod liar;
 mod liar_corpus;
 mod machines;
 mod packet_corpus;

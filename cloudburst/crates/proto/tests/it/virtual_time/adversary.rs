@@ -1,4 +1,5 @@
-//! A world in which somebody on the way does what is worst, at random, and has no key.
+//! A world in which somebody on the way does what is worst, at random, and has no key; in half of them
+//! somebody else has one, and lies.
 
 use std::{
     collections::BTreeMap,
@@ -8,6 +9,7 @@ use std::{
 
 use cloudburst_proto::{MessageKind, Reason};
 
+use super::key_holder::KeyHolder;
 use crate::simulation::{
     messages::Fate,
     network::Parcel,
@@ -125,7 +127,9 @@ fn is_host(ip: IpAddr) -> bool {
 
 fn run(seed: u64) {
     let random = &mut Random::of(seed, 99);
-    let scenario = scenario(seed, random);
+    let mut scenario = scenario(seed, random);
+    let has_liar = seed % 2 == 1;
+    let mut liar = has_liar.then(|| KeyHolder::join(&mut scenario));
     let last = scenario.sends.iter().map(|send| send.at).max().unwrap_or(0);
     let busy: Vec<u64> = scenario.sends.iter().map(|send| send.at).collect();
     let share = random.pick(&[0.05, 0.3, 1.0]);
@@ -142,6 +146,11 @@ fn run(seed: u64) {
         let step = if is_busy { STEP_NS } else { SECOND / 5 };
         world.run_until(world.now + step);
         let captured = world.captured.replace(Vec::new()).unwrap_or_default();
+        if let Some(liar) = &mut liar
+            && (is_busy || random.chance(0.1))
+        {
+            liar.act(&mut world, &captured);
+        }
         for parcel in &captured {
             if !is_host(parcel.to.ip()) {
                 *victims.entry(parcel.to.ip()).or_default() += parcel.bytes.len() as u64;
@@ -152,6 +161,8 @@ fn run(seed: u64) {
         }
     }
     world.run_until(latest.max(world.now) + SECOND);
+    let lies = liar.map_or(0, |liar| liar.datagrams);
+    assert!(!has_liar || lies > 20, "{lies} lies");
     let outcome = world.finish();
     // That each message was handed over once, to whom it was sent, is checked where it arrives.
     // A reply goes to an address that may not be validated yet, and who drops much of all and

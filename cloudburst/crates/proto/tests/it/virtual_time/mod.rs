@@ -5,6 +5,7 @@ mod faults;
 mod goodbyes;
 mod hostile;
 mod keepalive;
+mod key_holder;
 mod load;
 mod outages;
 mod path_revalidation;

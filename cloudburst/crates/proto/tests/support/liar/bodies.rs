@@ -7,7 +7,7 @@ use cloudburst_wire::{
 };
 
 /// The bytes of a fuzzer's input that have not been taken yet.
-pub(super) struct Input<'i>(pub(super) &'i [u8]);
+pub(crate) struct Input<'i>(pub(crate) &'i [u8]);
 
 impl Input<'_> {
     pub(super) fn byte(&mut self) -> Option<u8> {

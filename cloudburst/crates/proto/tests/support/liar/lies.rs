@@ -3,15 +3,36 @@
 use cloudburst_proto::{PublicKey, SecretKey, Time};
 use cloudburst_wire::{
     self as wire, ACCEPTANCE_BYTES, Body, BufferTooShort, Challenge, Clear, Credentials, Form,
-    Gate, HEADER_BYTES, Header, Initiator, Offer, Opener, Pattern, Sealer, Stamp, Symbol,
-    TOKEN_BYTES,
+    Gate, HEADER_BYTES, Header, Initiator, Offer, Opener, Pattern, SECRET_BYTES, Sealer, Stamp,
+    Symbol, TOKEN_BYTES,
 };
 
 use super::{
-    CALENDAR, LIAR, SECRET,
+    CALENDAR,
     bodies::{Input, body_of},
-    key_pair,
 };
+
+/// What the liar has been given to speak with both ends: the secret that all share, by its number, or a
+/// key pair of its own and their public keys.
+pub(crate) enum Holding {
+    Secret {
+        id: u8,
+        secret: [u8; SECRET_BYTES],
+    },
+    KeyPair {
+        own: SecretKey,
+        holders: [PublicKey; 2],
+    },
+}
+
+impl Holding {
+    fn pattern(&self) -> (Pattern, u8) {
+        match self {
+            Self::Secret { id, .. } => (Pattern::SharedKey, *id),
+            Self::KeyPair { .. } => (Pattern::KeyPair, 0),
+        }
+    }
+}
 
 /// Keys of the liar with an end.
 struct Conversation {
@@ -28,19 +49,16 @@ struct Conversation {
     sequence: u64,
 }
 
-pub(super) struct Liar {
-    pattern: Pattern,
-    /// Its key pair, and the public keys of both ends.
-    own: SecretKey,
-    holders: [PublicKey; 2],
-    pub(super) offers: u32,
+pub(crate) struct Liar {
+    holding: Holding,
+    pub(crate) offers: u32,
     conversations: [Conversation; 2],
     drawn: u64,
-    pub(super) datagrams: u64,
+    pub(crate) datagrams: u64,
 }
 
 impl Liar {
-    pub(super) fn new(options: u8) -> Self {
+    pub(crate) fn new(holding: Holding) -> Self {
         let conversation = |number| Conversation {
             number,
             index: 0,
@@ -53,12 +71,7 @@ impl Liar {
             sequence: 0,
         };
         Self {
-            pattern: match options & 4 {
-                0 => Pattern::SharedKey,
-                _ => Pattern::KeyPair,
-            },
-            own: key_pair(LIAR),
-            holders: [0, 1].map(|number| key_pair(number).public()),
+            holding,
             offers: 0,
             conversations: [conversation(1_001), conversation(1_002)],
             drawn: 0,
@@ -67,7 +80,7 @@ impl Liar {
     }
 
     /// Whether an end has accepted an offer of it.
-    pub(super) fn has_keys(&self, end: usize) -> bool {
+    pub(crate) fn has_keys(&self, end: usize) -> bool {
         self.conversations[end].data.is_some()
     }
 
@@ -77,7 +90,7 @@ impl Liar {
     }
 
     /// Makes an offer, as any initiator, or with fields that are none.
-    pub(super) fn offer(&mut self, now: Time, end: usize, input: &mut Input<'_>) -> Option<()> {
+    pub(crate) fn offer(&mut self, now: Time, end: usize, input: &mut Input<'_>) -> Option<()> {
         self.offers += 1;
         let (choice, ephemeral, early_secret) = (input.byte()?, self.draw(), self.draw());
         let conversation = &mut self.conversations[end];
@@ -85,9 +98,10 @@ impl Liar {
         if choice & 1 != 0 {
             conversation.number = input.number()?;
         }
+        let (pattern, key_id) = self.holding.pattern();
         let clear = Clear {
-            pattern: self.pattern,
-            key_id: u8::from(self.pattern == Pattern::SharedKey),
+            pattern,
+            key_id,
             index: conversation.index,
             token: conversation.token.take().unwrap_or([0; TOKEN_BYTES]),
         };
@@ -101,13 +115,15 @@ impl Liar {
             conversation: conversation.number,
             oldest_us: if choice & 4 != 0 { input.number()? } else { 0 },
         };
-        let mut message = vec![0; self.pattern.offer_bytes()];
-        let (credentials, gate) = match self.pattern {
-            Pattern::SharedKey => (Credentials::SharedKey(&SECRET), Gate::of_secret(&SECRET)),
-            Pattern::KeyPair => {
-                let (own, holder) = (&self.own, &self.holders[end]);
-                let peer = Some(holder);
-                (Credentials::KeyPair { own, peer }, Gate::of_public(holder))
+        let mut message = vec![0; pattern.offer_bytes()];
+        let (credentials, gate) = match &self.holding {
+            Holding::Secret { secret, .. } => {
+                (Credentials::SharedKey(secret), Gate::of_secret(secret))
+            }
+            Holding::KeyPair { own, holders } => {
+                let peer = Some(&holders[end]);
+                let gate = Gate::of_public(&holders[end]);
+                (Credentials::KeyPair { own, peer }, gate)
             }
         };
         let made = Initiator::offer(credentials, &clear, &offer, ephemeral, &mut message);
@@ -119,7 +135,7 @@ impl Liar {
     }
 
     /// A datagram of any kind, with fields as they have to be or not, sealed.
-    pub(super) fn datagram(&mut self, end: usize, input: &mut Input<'_>) -> Option<Vec<u8>> {
+    pub(crate) fn datagram(&mut self, end: usize, input: &mut Input<'_>) -> Option<Vec<u8>> {
         let choice = input.byte()?;
         let conversation = &mut self.conversations[end];
         let data = conversation.data.as_ref().map(|(sealer, _)| sealer);
@@ -156,7 +172,7 @@ impl Liar {
     }
 
     /// Takes what an end sends.
-    pub(super) fn take(&mut self, end: usize, datagram: &mut [u8]) {
+    pub(crate) fn take(&mut self, end: usize, datagram: &mut [u8]) {
         let Ok(header) = Header::parse(datagram) else {
             return;
         };

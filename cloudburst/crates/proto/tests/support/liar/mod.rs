@@ -2,8 +2,8 @@
 //! changes any of their fields, and seals them as they have to be. What it says counts in its own
 //! conversations; the fuzz target and a replay of its corpus run this.
 
-mod bodies;
-mod lies;
+pub(crate) mod bodies;
+pub(crate) mod lies;
 
 use std::{
     collections::BTreeMap,
@@ -19,14 +19,17 @@ use cloudburst_proto::{
 };
 use cloudburst_wire::SECRET_BYTES;
 
-use self::{bodies::Input, lies::Liar};
+use self::{
+    bodies::Input,
+    lies::{Holding, Liar},
+};
 
 /// So that no input takes long, and handshakes, which are of curves alone, are a small part of it: with 500 they were half.
 const MOST_OPERATIONS: usize = 1_000;
 /// The liar's keys with both ends are not there yet when the operations begin.
 pub(crate) const WITHOUT_KEYS: u8 = 8;
 /// A ping as it has to be: choice, time, message, kind, path of the echo, its times, nonce, no flips.
-const PING: [u8; 10] = [0, 1, 1, 7, 0, 1, 1, 1, 1, 0];
+pub(crate) const PING: [u8; 10] = [0, 1, 1, 7, 0, 1, 1, 1, 1, 0];
 const MOST_IN_FLIGHT: usize = 256;
 const SECRET: [u8; SECRET_BYTES] = [7; SECRET_BYTES];
 const CALENDAR: Duration = Duration::from_secs(1_700_000_000);
@@ -85,6 +88,20 @@ fn security(number: u8, options: u8) -> Security {
     }
     let holders = [0, 1, LIAR].map(|number| key_pair(number).public());
     Security::with_allowed(key_pair(number), holders)
+}
+
+/// What the liar has been given.
+fn holding(options: u8) -> Holding {
+    if options & 4 == 0 {
+        return Holding::Secret {
+            id: 1,
+            secret: SECRET,
+        };
+    }
+    Holding::KeyPair {
+        own: key_pair(LIAR),
+        holders: [0, 1].map(|number| key_pair(number).public()),
+    }
 }
 
 /// The key pair of an end, or of the liar. A public key takes as long to make as many datagrams.
@@ -177,7 +194,7 @@ impl Scene {
         let mut scene = Self {
             now,
             ends,
-            liar: Liar::new(options),
+            liar: Liar::new(holding(options)),
             in_flight: Vec::new(),
             sent: 0,
             is_liar_heard: true,
