@@ -9,6 +9,7 @@ mod endpoint_corpus;
 mod liar;
 mod liar_corpus;
 mod machines;
+mod memory;
 mod packet_corpus;
 #[path = "../support/simulation/mod.rs"]
 mod simulation;
