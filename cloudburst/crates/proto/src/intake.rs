@@ -78,10 +78,8 @@ impl Intake<'_> {
         let statistics = &mut *self.statistics;
         tally(&mut statistics.datagrams_received, 1);
         tally(&mut statistics.bytes_received, bytes as u64);
-        tally(
-            &mut statistics.congestion_marks,
-            u64::from(ecn == Ecn::CongestionExperienced),
-        );
+        let is_marked = ecn == Ecn::CongestionExperienced;
+        tally(&mut statistics.congestion_marks, is_marked.into());
         let Ok(header) = Header::parse(datagram) else {
             tally(&mut statistics.refused.malformed, 1);
             return None;

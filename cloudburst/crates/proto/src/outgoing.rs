@@ -384,9 +384,8 @@ impl Outgoing {
             // Its turn comes by the pacer's leave, or with the peer's first answer.
             return self.ends;
         } else if self.queries > 0 {
-            ack_timeout
-                .saturating_mul(1 << self.queries.min(10))
-                .min(QUERY_PAUSE)
+            let longer = ack_timeout.saturating_mul(1 << self.queries.min(10));
+            longer.min(QUERY_PAUSE)
         } else if self.reserve > 0 || self.spread.is_some() {
             // What was lost together is worth a guess before the stop is overdue.
             ack_timeout.checked_div(3).unwrap_or_default()

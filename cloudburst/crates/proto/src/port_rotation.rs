@@ -94,11 +94,8 @@ impl PortRotation {
             rotation.next = now + NEEDED_FOR;
             return false;
         }
-        if now.since(rotation.last)
-            > pause(rotation.tries)
-                .saturating_mul(2)
-                .saturating_add(GOOD_FOR)
-        {
+        let good = pause(rotation.tries).saturating_mul(2);
+        if now.since(rotation.last) > good.saturating_add(GOOD_FOR) {
             rotation.tries = 0;
         }
         rotation.tries = rotation.tries.saturating_add(1);

@@ -318,11 +318,7 @@ impl Scheduler {
     /// Gives a peer its place, by what it has to send.
     pub(super) fn requeue(&mut self, now: Time, id: PeerId, backlog: &mut impl Backlog) {
         let first = self.first(id, backlog);
-        let most = self
-            .peers
-            .len()
-            .saturating_mul(2)
-            .saturating_add(MOST_STALE);
+        let most = self.most_entries();
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
@@ -346,12 +342,14 @@ impl Scheduler {
         }
     }
 
+    /// Entries of a list of peers, stale ones among them.
+    fn most_entries(&self) -> usize {
+        let both = self.peers.len().saturating_mul(2);
+        both.saturating_add(MOST_STALE)
+    }
+
     fn wait(&mut self, id: PeerId) {
-        let most = self
-            .peers
-            .len()
-            .saturating_mul(2)
-            .saturating_add(MOST_STALE);
+        let most = self.most_entries();
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };

@@ -1,23 +1,7 @@
 //! What an endpoint has counted since it started.
 
 use super::packet::BusyAnswers;
-
-/// Adds to a counter, which stays at its end rather than begin again.
-pub(super) fn tally(counter: &mut u64, more: u64) {
-    *counter = counter.saturating_add(more);
-}
-
-/// Takes off a counter of what there is now.
-pub(super) fn untally(counter: &mut u64, less: u64) {
-    debug_assert!(*counter >= less, "what was never counted is taken off");
-    *counter = counter.saturating_sub(less);
-}
-
-/// Takes off what is held of something.
-pub(super) fn release(held: &mut usize, less: usize) {
-    debug_assert!(*held >= less, "what was never taken is given back");
-    *held = held.saturating_sub(less);
-}
+pub(super) use super::packet::{release, tally, untally};
 
 /// Counters of an endpoint. All only ever grow but those that say *now*.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

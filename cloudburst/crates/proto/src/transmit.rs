@@ -176,10 +176,8 @@ impl Writer<'_> {
             });
         self.outbound.sender.asked(now, id, 1);
         self.handshake.asked(now, id, 1);
-        tally(
-            &mut self.statistics.queries_sent,
-            u64::from(matches!(question, Question::Query { .. })),
-        );
+        let is_query = matches!(question, Question::Query { .. });
+        tally(&mut self.statistics.queries_sent, is_query.into());
         let bytes = written.ok()?;
         self.handshake.sent(now, id, remote, bytes);
         self.outbound.scheduler.sent_unpaced(now, bytes);
@@ -314,10 +312,8 @@ impl Writer<'_> {
 
     /// Counts what is sent.
     fn sent(&mut self, four_tuple: FourTuple, bytes: usize, segment_bytes: usize) -> Transmit {
-        tally(
-            &mut self.statistics.datagrams_sent,
-            bytes.div_ceil(segment_bytes.max(1)) as u64,
-        );
+        let datagrams = bytes.div_ceil(segment_bytes.max(1)) as u64;
+        tally(&mut self.statistics.datagrams_sent, datagrams);
         tally(&mut self.statistics.bytes_sent, bytes as u64);
         Transmit {
             four_tuple,

@@ -6,6 +6,7 @@
 //! message of the same number.
 
 use super::{
+    counter::tally,
     field::{BufferTooShort, Reader, Writer, Written},
     header::{Malformed, PacketKind},
     report::{ECHO_BYTES, Echo, Report},
@@ -121,9 +122,9 @@ impl BusyAnswers {
     /// Counts one more answer.
     pub const fn count(&mut self, reason: BusyReason) {
         match reason {
-            BusyReason::Messages => self.messages = self.messages.saturating_add(1),
-            BusyReason::Memory => self.memory = self.memory.saturating_add(1),
-            BusyReason::Peers => self.peers = self.peers.saturating_add(1),
+            BusyReason::Messages => tally(&mut self.messages, 1),
+            BusyReason::Memory => tally(&mut self.memory, 1),
+            BusyReason::Peers => tally(&mut self.peers, 1),
         }
     }
 }

@@ -40,6 +40,7 @@
 mod answer;
 mod body;
 mod cipher;
+mod counter;
 pub mod envelope;
 mod failure;
 mod field;
@@ -60,6 +61,7 @@ pub use answer::{
     Busy, BusyAnswers, BusyReason, Challenge, Outcome, Pong, Progress, ProgressState, Stop,
 };
 pub use body::{Body, Cancel, Goodbye, Ping, Query, Symbol, TokenBody};
+pub use counter::{release, tally, untally};
 pub use failure::{Failure, FailureReason, MAX_FAILURE_TEXT_BYTES};
 pub use field::{BufferTooShort, Written};
 pub use header::{Form, HEADER_BYTES, Header, Malformed, PacketKind, STATELESS_PATH, VERSION};

@@ -172,8 +172,6 @@ fn is_still_good(security: &Security, session: &Session) -> bool {
                     .is_some_and(|key| identity.allowed.contains(&key))
         }
         Security::SharedKeys(keys) => keys.get(session.key_id).is_some(),
-        Security::Unprotected => true,
-        // Another kind, unless it is dealt with here, keeps nobody.
-        _ => false,
+        other => other.is_unprotected(),
     }
 }

@@ -21,9 +21,8 @@ pub(crate) struct Burst {
 impl Burst {
     /// How many go by a path whose share is this, into a buffer of so many bytes.
     pub(crate) fn train(&self, share: u32, buffer_bytes: usize) -> u32 {
-        let fitting = buffer_bytes
-            .checked_div(self.datagram_bytes)
-            .map_or(1, |fitting| fitting.min(MAX_TRAIN) as u32);
+        let fitting = buffer_bytes.checked_div(self.datagram_bytes);
+        let fitting = fitting.unwrap_or(1).min(MAX_TRAIN) as u32;
         share.clamp(1, fitting).min(self.most)
     }
 }
@@ -39,9 +38,8 @@ pub(crate) struct Symbols<'m> {
 impl Symbols<'_> {
     pub(crate) fn write(&self, sequence: u32, body: &mut [u8]) -> Result<Written, BufferTooShort> {
         Symbol::write_with(self.message, body, self.code_bytes, |code| {
-            let written = self
-                .encoder
-                .write(sequence..sequence.saturating_add(1), code);
+            let next = sequence.saturating_add(1);
+            let written = self.encoder.write(sequence..next, code);
             written.map(drop).map_err(|_| BufferTooShort {
                 needed: self.code_bytes,
                 available: code.len(),

@@ -44,10 +44,7 @@ impl Sender {
         let receipt = outgoing.receipt(now, needed);
         tally(&mut statistics.messages_delivered, 1);
         tally(&mut statistics.stops_received, 1);
-        tally(
-            &mut statistics.symbols_delivered,
-            u64::from(receipt.symbols),
-        );
+        tally(&mut statistics.symbols_delivered, receipt.symbols.into());
         tally(&mut statistics.symbols_sent, u64::from(receipt.sent));
         tally(&mut statistics.symbols_needed, u64::from(needed));
         if let Some(outbox) = self.peers.get_mut(peer) {
