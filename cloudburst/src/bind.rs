@@ -1,29 +1,23 @@
 //! All sockets of an endpoint.
 
 use std::net::SocketAddr;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use std::sync::Arc;
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{
-    BindError, EndpointConfig, datagram_socket::DatagramSocket, memory::MemoryNetwork,
-    socket::Socket,
+    BindError, EndpointConfig,
+    runtime::{DatagramSocket, Runtime, SocketOptions},
 };
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use super::{icmp, watched::WatchedSocket};
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use cloudburst_proto::SocketId;
 
 /// Binds all sockets that are configured.
-pub(super) fn bind_sockets(config: &EndpointConfig) -> Result<Vec<DatagramSocket>, BindError> {
+pub(super) fn bind_sockets<R: Runtime>(
+    runtime: &R,
+    config: &EndpointConfig,
+) -> Result<Vec<R::Socket>, BindError> {
     let mut sockets = Vec::new();
     let mut failed = None;
     for &address in &config.local {
         for port in config.ports.iter() {
             let address = SocketAddr::new(address, port);
-            match Socket::bind(address, config.dscp, config.socket_buffer_bytes) {
+            match runtime.bind(&config.socket_options(address)) {
                 Ok(socket) => sockets.push(socket),
                 // A machine without IPv6 (or without IPv4) still has all its addresses.
                 Err(BindError::Socket { source, .. })
@@ -44,20 +38,17 @@ pub(super) fn bind_sockets(config: &EndpointConfig) -> Result<Vec<DatagramSocket
         Some(error) if sockets.is_empty() => return Err(error),
         _ => warn_of_small_buffers(&sockets, config.socket_buffer_bytes),
     }
-    Ok(sockets.into_iter().map(DatagramSocket::Udp).collect())
+    Ok(sockets)
 }
 
-/// Binds all sockets that are configured, in a network in memory.
-pub(super) fn bind_in_memory(
-    config: &EndpointConfig,
-    network: &MemoryNetwork,
-) -> Result<Vec<DatagramSocket>, BindError> {
-    let addresses = config.local.iter();
-    let addresses = addresses.flat_map(|&ip| config.ports.iter().map(move |it| (ip, it).into()));
-    let bind = |it| network.bind_socket(it, config.socket_buffer_bytes);
-    addresses
-        .map(|address| Ok(DatagramSocket::Memory(bind(address)?)))
-        .collect()
+impl EndpointConfig {
+    fn socket_options(&self, address: SocketAddr) -> SocketOptions {
+        SocketOptions {
+            address,
+            dscp: self.dscp,
+            buffer_bytes: self.socket_buffer_bytes,
+        }
+    }
 }
 
 fn is_no_family(error: &std::io::Error) -> bool {
@@ -74,8 +65,8 @@ const LARGEST_BUFFERS: &str = if cfg!(any(target_os = "linux", target_os = "andr
     "the system's limit"
 };
 
-fn warn_of_small_buffers(sockets: &[Socket], wanted: usize) {
-    let given = sockets.iter().filter_map(|it| it.buffer_bytes().ok()).min();
+fn warn_of_small_buffers(sockets: &[impl DatagramSocket], wanted: usize) {
+    let given = sockets.iter().filter_map(|it| it.buffer_bytes()).min();
     if let Some(given) = given.filter(|given| *given < wanted) {
         tracing::warn!(
             event = "small_buffers",
@@ -84,55 +75,5 @@ fn warn_of_small_buffers(sockets: &[Socket], wanted: usize) {
             "the kernel gives sockets smaller buffers than wanted, so bursts may be lost; \
              raise {LARGEST_BUFFERS}, or lower socket_buffer_bytes"
         );
-    }
-}
-
-/// Tasks that hear of what the network cannot deliver, one for each socket.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-#[derive(Debug)]
-pub(super) struct Watchers {
-    tasks: Vec<Watcher>,
-    reported: mpsc::Sender<icmp::Notice>,
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-impl Watchers {
-    pub(super) fn start(sockets: &[DatagramSocket]) -> (Self, mpsc::Receiver<icmp::Notice>) {
-        let (reported, notices) = mpsc::channel(64);
-        let sockets = (0..).map(SocketId).zip(sockets);
-        let sockets = sockets.filter_map(|(id, socket)| Some((id, socket.udp()?)));
-        let tasks = sockets.map(|(id, socket)| Watcher::start(id, socket, &reported));
-        let tasks = tasks.collect();
-        (Self { tasks, reported }, notices)
-    }
-
-    /// Listens to a socket that has taken another's place.
-    pub(super) fn replace(&mut self, id: SocketId, io: &Arc<WatchedSocket>) {
-        if let Some(watcher) = self.tasks.get_mut(usize::from(id.0)) {
-            *watcher = Watcher::start(id, io, &self.reported);
-        }
-    }
-}
-
-/// A task that ends with this.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-#[derive(Debug)]
-struct Watcher(JoinHandle<()>);
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-impl Watcher {
-    fn start(id: SocketId, io: &Arc<WatchedSocket>, reported: &mpsc::Sender<icmp::Notice>) -> Self {
-        Self(tokio::spawn(icmp::watch(
-            id,
-            Arc::clone(io),
-            reported.clone(),
-        )))
-    }
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

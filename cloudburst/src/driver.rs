@@ -13,6 +13,7 @@ mod port_rotation;
 use std::{
     collections::VecDeque,
     future::Future,
+    io,
     net::SocketAddr,
     pin::Pin,
     sync::{
@@ -20,7 +21,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -29,16 +30,14 @@ pub(super) use self::{
     datagrams::Io,
     port_rotation::{LocalAddresses, PortRotation},
 };
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use super::icmp::Notice;
 use super::{
     Closed, ConnectError, EndpointEvent, EndpointStatistics, Received, SendError,
-    clock::Clock,
     closing::{CloseReport, Closing, Farewell},
     commands::{Command, CommandReceiver, Question, Send},
-    datagram_socket::DatagramSocket,
+    notices::Notice,
     options::CallOptions,
     outgoing::Outgoing,
+    runtime::{DatagramSocket as _, Runtime, Timer as _},
     unanswered::UnansweredRequests,
 };
 use cloudburst_proto::{
@@ -47,20 +46,20 @@ use cloudburst_proto::{
 };
 
 /// See the [module](self).
-#[derive(Debug)]
-pub(super) struct Driver {
+pub(super) struct Driver<R: Runtime> {
     pub(super) machine: Transport,
-    pub(super) sockets: Vec<DatagramSocket>,
-    pub(super) port_rotation: PortRotation,
-    pub(super) clock: Clock,
+    pub(super) runtime: R,
+    pub(super) sockets: Vec<R::Socket>,
+    pub(super) port_rotation: PortRotation<R::Socket>,
+    /// The origin of the protocol's time.
+    pub(super) start: Instant,
     pub(super) commands: CommandReceiver,
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) notices: mpsc::Receiver<Notice>,
     pub(super) inbox: Inbox,
     pub(super) events: broadcast::Sender<EndpointEvent>,
     pub(super) events_missed: Arc<AtomicU64>,
     pub(super) statistics: EndpointStatistics,
-    pub(super) io: Io,
+    pub(super) io: Io<R::Timer>,
     pub(super) outgoing: Outgoing,
     /// The local id of the next failure that is sent; those of handles count up.
     pub(super) next_failure: u64,
@@ -115,7 +114,10 @@ const ROUNDS_A_TURN: usize = 32;
 /// How long an endpoint that closes goes on to answer after the last message.
 const LINGER: Duration = Duration::from_millis(100);
 
-impl Future for Driver {
+/// Nothing in it is pinned.
+impl<R: Runtime> Unpin for Driver<R> {}
+
+impl<R: Runtime> Future for Driver<R> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -161,9 +163,14 @@ enum Commands {
     NoHandles,
 }
 
-impl Driver {
+impl<R: Runtime> Driver<R> {
     fn now(&self) -> Time {
-        self.clock.now()
+        Time::ZERO + self.runtime.now().saturating_duration_since(self.start)
+    }
+
+    /// What those who know no time of the protocol call it.
+    fn instant(&self, at: Time) -> Instant {
+        self.start + at.since(Time::ZERO)
     }
 
     /// What may arrive. Nobody is left to take what begins to arrive at the end.
@@ -325,7 +332,7 @@ impl Driver {
         statistics.protocol = self.machine.statistics();
         statistics.events_missed = self.events_missed.load(Ordering::Relaxed);
         statistics.sockets.sockets = self.sockets.len() as u64;
-        let plain = self.sockets.iter().filter(|it| it.segments() == 1).count();
+        let plain = self.sockets.iter().filter(|it| !it.has_offload()).count();
         statistics.sockets.plain_now = plain as u64;
         statistics
     }
@@ -372,13 +379,24 @@ impl Driver {
             .into_iter()
             .flatten()
             .min();
-        match self.io.timer.poll(context, now, deadline) {
-            Ok(is_time) => is_time,
-            Err(error) => {
+        match self.poll_timer(context, now, deadline) {
+            Poll::Ready(Ok(())) => true,
+            Poll::Pending => false,
+            Poll::Ready(Err(error)) => {
                 tracing::error!(event = "timer_failed", %error, "cannot set a timer; polling instead");
                 context.waker().wake_by_ref();
                 false
             }
         }
+    }
+
+    fn poll_timer(
+        &mut self,
+        context: &mut Context<'_>,
+        now: Time,
+        deadline: Option<Time>,
+    ) -> Poll<io::Result<()>> {
+        let (now, deadline) = (self.instant(now), deadline.map(|it| self.instant(it)));
+        self.io.timer.poll_deadline(context, now, deadline)
     }
 }

@@ -138,6 +138,11 @@ fn sockets(addresses: &usize, ports: &Ports) -> String {
 }
 
 impl BindError {
+    /// Says why a socket cannot be bound, by what the system says of it.
+    pub fn new(address: SocketAddr, source: io::Error) -> Self {
+        Self::at(address, "bind", source)
+    }
+
     pub(super) fn at(address: SocketAddr, action: &'static str, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::AddrInUse => Self::InUse { address },

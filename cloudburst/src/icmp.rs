@@ -16,45 +16,37 @@ use nix::{
     libc,
     sys::socket::{ControlMessageOwned, MsgFlags, SockaddrLike as _, SockaddrStorage, recvmsg},
 };
-use tokio::{io::Interest, sync::mpsc};
+use tokio::{io::Interest, task::JoinHandle};
 
-use super::watched::WatchedSocket;
-use cloudburst_proto::{FourTuple, IcmpKind, SocketId};
+use super::{
+    notices::{NoticeSender, QUOTED_BYTES},
+    watched::WatchedSocket,
+};
+use cloudburst_proto::IcmpKind;
 
-/// A notice about a datagram of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Notice {
-    pub(super) four_tuple: FourTuple,
-    pub(super) kind: IcmpKind,
-    quoted: [u8; QUOTED_BYTES],
-    quoted_bytes: usize,
+/// A task that reports what the network says of a socket's datagrams, and ends with this.
+#[derive(Debug)]
+pub(super) struct Watcher(JoinHandle<()>);
+
+impl Watcher {
+    pub(super) fn start(socket: &Arc<WatchedSocket>, notices: NoticeSender) -> Self {
+        Self(tokio::spawn(watch(Arc::clone(socket), notices)))
+    }
 }
 
-/// As much of what a notice quotes as is kept: more than the header of a datagram of ours.
-const QUOTED_BYTES: usize = 64;
-
-impl Notice {
-    /// The beginning of the datagram that it is about, as far as it quotes it.
-    pub(super) fn quoted(&self) -> &[u8] {
-        &self.quoted[..self.quoted_bytes]
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
 /// Tells of all notices, until the runtime ends.
-pub(super) async fn watch(id: SocketId, socket: Arc<WatchedSocket>, notices: mpsc::Sender<Notice>) {
+async fn watch(socket: Arc<WatchedSocket>, notices: NoticeSender) {
     while socket.ready(Interest::ERROR).await.is_ok() {
         while let Ok(found) = socket.try_io(Interest::ERROR, |_| read(&socket)) {
-            let Some((remote, kind, quoted, quoted_bytes)) = found else {
-                continue;
-            };
-            let four_tuple = FourTuple::new(id, remote);
-            // A flood of notices (they are easy to forge) must not displace what we do.
-            let _ = notices.try_send(Notice {
-                four_tuple,
-                kind,
-                quoted,
-                quoted_bytes,
-            });
+            if let Some((remote, kind, quoted, quoted_bytes)) = found {
+                notices.report(remote, kind, &quoted[..quoted_bytes]);
+            }
         }
     }
 }
@@ -118,12 +110,18 @@ fn kind(error: &libc::sock_extended_err, headers: usize) -> Option<IcmpKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        notices,
+        runtime::{DatagramSocket as _, Datagrams},
+        socket::UdpSocket,
+    };
+    use cloudburst_proto::{FourTuple, SocketId};
 
     #[tokio::test]
     async fn a_closed_port_is_reported_with_its_address() {
         for local in ["127.0.0.1:0", "[::1]:0"] {
             let local: SocketAddr = local.parse().unwrap();
-            let Ok(mut socket) = super::super::socket::Socket::bind(local, 0, 65_536) else {
+            let Ok(mut socket) = UdpSocket::bind(local, 0, 65_536) else {
                 println!("skipped: no {local} here");
                 continue;
             };
@@ -131,18 +129,10 @@ mod tests {
                 .unwrap()
                 .local_addr()
                 .unwrap();
-            let (notices, mut heard) = mpsc::channel(4);
-            tokio::spawn(watch(SocketId(3), Arc::clone(socket.io()), notices));
+            let (reported, mut heard) = notices::channel();
+            socket.set_notices(Some(NoticeSender::new(SocketId(3), reported)));
 
-            let train = super::super::socket::Train {
-                local: None,
-                remote: closed,
-                ecn: cloudburst_proto::Ecn::NotCapable,
-                segment_bytes: 5,
-                offset: 0,
-                end: 5,
-            };
-            socket.send(&train, b"hello").unwrap();
+            socket.send(&Datagrams::one(closed, b"hello")).unwrap();
             let heard = tokio::time::timeout(std::time::Duration::from_secs(5), heard.recv());
             let four_tuple = FourTuple::new(SocketId(3), closed);
             let notice = heard.await.unwrap().expect("the task goes on");

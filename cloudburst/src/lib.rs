@@ -60,6 +60,8 @@
 //!   Internet. [`Security`] alone has to be chosen.
 //! - [`Remotes`] reads where a peer is (`server.example:4433-4436`) and looks it up.
 //! - [`memory`] is a network in memory, with loss, delay, reordering and partitions, for tests.
+//! - [`runtime`] is the seam between an endpoint and the system: traits for sockets, time and tasks of
+//!   one's own.
 //! - Errors are one type for each operation, and [`Error`] takes up all of them.
 //! - [`code`] is the erasure code alone, for one message of 1 byte to 32 MiB: no allocation, no input or
 //!   output, no clock, no `std`. The crate `cloudburst-proto` is the transport as a state machine
@@ -91,11 +93,9 @@
 
 mod bind;
 pub mod blocking;
-mod clock;
 mod closing;
 mod commands;
 mod config;
-mod datagram_socket;
 mod driver;
 mod endpoint;
 mod error;
@@ -103,6 +103,7 @@ mod events;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod icmp;
 pub mod memory;
+mod notices;
 mod options;
 mod outgoing;
 mod pending_request;
@@ -110,6 +111,7 @@ mod ports;
 mod received;
 mod remotes;
 mod requests;
+pub mod runtime;
 mod socket;
 mod start;
 mod statistics;

@@ -51,21 +51,23 @@ mod state;
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
+use tokio::time::Instant;
+
 pub use self::link::{Link, LinkError};
-pub(crate) use self::socket::MemorySocket;
 use self::{
     link::{LinkState, mix},
+    socket::MemorySocket,
     state::State,
 };
-use crate::BindError;
-#[cfg(doc)]
-use crate::Endpoint;
-#[cfg(doc)]
-use crate::EndpointConfig;
+use crate::{
+    BindError, Endpoint, EndpointConfig,
+    runtime::{Runtime, SocketOptions, TokioTimer},
+};
 
 /// A network in memory that endpoints are bound in; a handle, cheap to clone.
 ///
@@ -146,24 +148,65 @@ impl MemoryNetwork {
         self.state().statistics
     }
 
-    pub(crate) fn bind_socket(
-        &self,
-        address: SocketAddr,
-        buffer_bytes: usize,
-    ) -> Result<MemorySocket, BindError> {
+    /// Binds an endpoint at the addresses of [`EndpointConfig::with_local`], of which it needs at
+    /// least one, and starts it on the runtime of tokio that this is called in. It lives by the time of
+    /// that runtime; no DSCP is set.
+    ///
+    /// # Errors
+    ///
+    /// A [`BindError`] when another endpoint has the port, or no address is stated.
+    ///
+    /// # Panics
+    ///
+    /// Without a runtime, or in one without time enabled.
+    pub async fn bind(&self, config: EndpointConfig) -> Result<Endpoint, BindError> {
+        Endpoint::bind_with(self.clone(), config).await
+    }
+
+    /// The state is whole whoever has panicked.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Endpoints live by the clock of tokio, draw their secrets from the network's seed, and find a calendar
+/// that begins when the first one of them is bound.
+impl Runtime for MemoryNetwork {
+    type Socket = MemorySocket;
+    type Timer = TokioTimer;
+
+    fn bind(&self, options: &SocketOptions) -> Result<MemorySocket, BindError> {
+        let address = options.address;
         if address.ip().is_unspecified() {
             let reason =
                 "in memory an endpoint needs addresses of its own; give some by with_local";
             let source = io::Error::new(io::ErrorKind::InvalidInput, reason);
-            return Err(BindError::at(address, "bind", source));
+            return Err(BindError::new(address, source));
         }
-        let local = self.state().bind(address, buffer_bytes);
+        let local = self.state().bind(address, options.buffer_bytes);
         let local = local.ok_or(BindError::InUse { address })?;
         Ok(MemorySocket::new(self.clone(), local))
     }
 
-    /// The seed of another endpoint's secrets.
-    pub(crate) fn endpoint_seed(&self) -> [u8; 32] {
+    fn timer(&self) -> io::Result<TokioTimer> {
+        Ok(TokioTimer::new())
+    }
+
+    fn now(&self) -> std::time::Instant {
+        Instant::now().into_std()
+    }
+
+    fn spawn(&self, driver: impl Future<Output = ()> + Send + 'static) {
+        tokio::spawn(tokio::task::unconstrained(driver));
+    }
+
+    fn unix_time(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let began = *self.state().began.get_or_insert(now);
+        Some(CALENDAR + now.duration_since(began))
+    }
+
+    fn secret_seed(&self) -> Option<[u8; 32]> {
         let mut state = self.state();
         state.endpoints += 1;
         let mut number = mix(state.seed) ^ state.endpoints;
@@ -172,11 +215,9 @@ impl MemoryNetwork {
             number = mix(number);
             bytes.copy_from_slice(&number.to_le_bytes());
         }
-        seed
-    }
-
-    /// The state is whole whoever has panicked.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        Some(seed)
     }
 }
+
+/// When the calendar of a network begins: the year 2026.
+const CALENDAR: Duration = Duration::from_secs(56 * 31_556_952);

@@ -4,31 +4,36 @@ use std::{
     io::{self, IoSliceMut},
     net::{IpAddr, SocketAddr},
     sync::Arc,
+    task::{Context, Poll, ready},
 };
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use super::icmp::Watcher;
 use super::{
     BindError,
-    watched::{WatchedSocket, try_receive, try_send, watch},
+    notices::NoticeSender,
+    runtime::{
+        DatagramSocket, Datagrams, RECEIVE_BUFFERS, RECEIVE_BYTES, ReceiveBuffers, code_point,
+    },
+    watched::{WatchedSocket, poll_receive_ready, try_receive, try_send, wait_for_room, watch},
 };
-use cloudburst_proto::Ecn;
-use quinn_udp::{EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
+use quinn_udp::{UdpSockRef, UdpSocketState};
 
 /// Longest train of datagrams that goes through one call: what a UDP length
 /// field can state less headers (IPv6).
 pub(super) const TRAIN_BYTES: usize = 65_487;
-/// The kernel joins at most so much into one buffer (GRO).
-const RECEIVE_BYTES: usize = 1 << 16;
-/// Buffers for one call of receive: half a mebibyte stays in the second-level cache.
-const RECEIVE_BUFFERS: usize = 8;
 
 /// One call receives all that there is, if there are buffers for it (recvmmsg(2)), and what comes
 /// after it is announced again (edge-triggered epoll(7)).
 const RECEIVES_ALL: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
-/// A bound socket.
+/// A bound UDP socket of the system.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub struct UdpSocket {
     io: Arc<WatchedSocket>,
+    /// Hears what the network says of its datagrams.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    watcher: Option<Watcher>,
     state: UdpSocketState,
     local: SocketAddr,
     dscp: u8,
@@ -36,19 +41,7 @@ pub(super) struct Socket {
     is_plain: bool,
 }
 
-/// Datagrams to one address, of which those before `offset` have been sent.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Train {
-    /// The address of ours that they leave from; nothing leaves it to the system.
-    pub(super) local: Option<IpAddr>,
-    pub(super) remote: SocketAddr,
-    pub(super) ecn: Ecn,
-    pub(super) segment_bytes: usize,
-    pub(super) offset: usize,
-    pub(super) end: usize,
-}
-
-impl Socket {
+impl UdpSocket {
     /// Binds and prepares a socket. Needs a runtime of tokio.
     pub(super) fn bind(
         address: SocketAddr,
@@ -68,48 +61,13 @@ impl Socket {
         }
         Ok(Self {
             io: Arc::new(io),
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            watcher: None,
             state,
             local,
             dscp,
             is_plain: false,
         })
-    }
-
-    pub(super) const fn local(&self) -> SocketAddr {
-        self.local
-    }
-
-    pub(super) fn io(&self) -> &Arc<WatchedSocket> {
-        &self.io
-    }
-
-    /// The smaller of the kernel's two buffers, in bytes.
-    pub(super) fn buffer_bytes(&self) -> io::Result<usize> {
-        let socket = socket2::SockRef::from(&*self.io);
-        let smaller = socket.recv_buffer_size()?.min(socket.send_buffer_size()?);
-        // Linux doubles what is asked for, for its own book-keeping, and tells that.
-        Ok(if cfg!(target_os = "linux") {
-            smaller / 2
-        } else {
-            smaller
-        })
-    }
-
-    /// The address that answers leave from, to a datagram that was sent to `asked`; nothing, where
-    /// the socket has one address alone, or what was asked is nobody's own.
-    pub(super) fn asked_address(&self, asked: Option<IpAddr>) -> Option<IpAddr> {
-        let is_own = |ip: &IpAddr| match ip {
-            IpAddr::V4(ip) => !ip.is_multicast() && !ip.is_broadcast(),
-            IpAddr::V6(ip) => !ip.is_multicast(),
-        };
-        let is_any = self.local.ip().is_unspecified();
-        asked.filter(is_own).filter(|_| is_any)
-    }
-
-    /// Whether a datagram can go from here to there.
-    pub(super) fn reaches(&self, remote: SocketAddr) -> bool {
-        let local = self.local.ip();
-        local.is_ipv4() == remote.is_ipv4() && (!local.is_loopback() || remote.ip().is_loopback())
     }
 
     /// Datagrams that one call sends.
@@ -122,21 +80,22 @@ impl Socket {
     }
 
     /// Sends as much of the train as goes into one call, and says how many bytes that was.
-    pub(super) fn send(&mut self, train: &Train, bytes: &[u8]) -> io::Result<usize> {
-        let rest = &bytes[train.offset..train.end];
+    pub(super) fn send(&self, train: &Datagrams<'_>) -> io::Result<usize> {
         let most = self.segments().max(1) * train.segment_bytes;
-        let contents = &rest[..rest.len().min(most)];
+        let contents = &train.contents[..train.contents.len().min(most)];
+        let train = Datagrams { contents, ..*train };
         try_send(&self.io, || {
             if self.dscp == 0 {
-                self.send_by_quinn(train, contents)
+                self.send_by_quinn(&train)
             } else {
-                marked::send(&self.io, train, contents, self.dscp)
+                marked::send(&self.io, &train, self.dscp)
             }
         })?;
         Ok(contents.len())
     }
 
-    fn send_by_quinn(&self, train: &Train, contents: &[u8]) -> io::Result<()> {
+    fn send_by_quinn(&self, train: &Datagrams<'_>) -> io::Result<()> {
+        let contents = train.contents;
         let transmit = quinn_udp::Transmit {
             destination: train.remote,
             ecn: code_point(train.ecn),
@@ -147,15 +106,94 @@ impl Socket {
         self.state.try_send(UdpSockRef::from(&*self.io), &transmit)
     }
 
+    /// Receives into some of the buffers. A socket that has not filled all is empty: the runtime is told
+    /// so, and need not be asked by another call of the system.
+    pub(super) fn receive(&self, buffers: &mut ReceiveBuffers) -> io::Result<()> {
+        let ReceiveBuffers {
+            memory,
+            metas,
+            filled,
+        } = buffers;
+        let mut rest = memory.chunks_mut(RECEIVE_BYTES);
+        let mut slices: [IoSliceMut<'_>; RECEIVE_BUFFERS] =
+            std::array::from_fn(|_| IoSliceMut::new(rest.next().unwrap_or_default()));
+        *filled = 0;
+        let received = try_receive(&self.io, || {
+            let socket = UdpSockRef::from(&*self.io);
+            *filled = self.state.recv(socket, &mut slices, metas)?;
+            if RECEIVES_ALL && *filled < RECEIVE_BUFFERS {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(())
+        });
+        match received {
+            Err(error) if *filled == 0 => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl DatagramSocket for UdpSocket {
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        datagrams: &Datagrams<'_>,
+    ) -> Poll<io::Result<usize>> {
+        match self.send(datagrams) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                // Where this wakes nobody, the timer does.
+                wait_for_room(&self.io, context);
+                Poll::Pending
+            }
+            sent => Poll::Ready(sent),
+        }
+    }
+
+    fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &mut ReceiveBuffers,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            ready!(poll_receive_ready(&self.io, context));
+            match self.receive(buffers) {
+                // Readiness is forgotten with this answer: ask for the next.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                received => return Poll::Ready(received),
+            }
+        }
+    }
+
+    fn reaches(&self, remote: SocketAddr) -> bool {
+        let local = self.local.ip();
+        local.is_ipv4() == remote.is_ipv4() && (!local.is_loopback() || remote.ip().is_loopback())
+    }
+
+    /// None, where the socket has one address alone, or what was asked is nobody's own.
+    fn reply_address(&self, asked: IpAddr) -> Option<IpAddr> {
+        let is_own = match asked {
+            IpAddr::V4(ip) => !ip.is_multicast() && !ip.is_broadcast(),
+            IpAddr::V6(ip) => !ip.is_multicast(),
+        };
+        let is_any = self.local.ip().is_unspecified();
+        (is_own && is_any).then_some(asked)
+    }
+
     /// Segmentation failed, as it may at any time (EIO or EINVAL: another device,
     /// checksums off, IPsec): from now on a call for each datagram.
-    pub(super) fn stop_offload(&mut self) {
+    fn stop_offload(&mut self) -> bool {
+        let had_offload = self.has_offload();
         self.is_plain = true;
+        had_offload
     }
 
     /// A datagram was longer than the interface takes. A train of such datagrams fails just as
     /// where there is no segmentation at all, so that it may have been abandoned for nothing.
-    pub(super) fn retry_offload(&mut self) {
+    fn retry_offload(&mut self) {
         if self.segments() == 1
             && let Ok(state) = UdpSocketState::new(UdpSockRef::from(&*self.io))
             && without_time_stamps(&self.io).is_ok()
@@ -165,104 +203,30 @@ impl Socket {
         }
     }
 
-    /// Receives into some of the buffers, and says into how many. A socket that has not filled all is
-    /// empty: the runtime is told so, and need not be asked by another call of the system.
-    pub(super) fn receive(&self, buffers: &mut Buffers) -> io::Result<usize> {
-        let Buffers { memory, metas } = buffers;
-        let mut rest = memory.chunks_mut(RECEIVE_BYTES);
-        let mut slices: [IoSliceMut<'_>; RECEIVE_BUFFERS] =
-            std::array::from_fn(|_| IoSliceMut::new(rest.next().unwrap_or_default()));
-        let mut filled = 0;
-        let received = try_receive(&self.io, || {
-            let socket = UdpSockRef::from(&*self.io);
-            filled = self.state.recv(socket, &mut slices, metas)?;
-            if RECEIVES_ALL && filled < RECEIVE_BUFFERS {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            Ok(())
-        });
-        match received {
-            Err(error) if filled == 0 => Err(error),
-            _ => Ok(filled),
-        }
-    }
-}
-
-/// Addresses of a datagram that has come.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Addresses {
-    /// The address of ours that it was sent to, where the system tells.
-    pub(super) local: Option<IpAddr>,
-    pub(super) remote: SocketAddr,
-}
-
-/// Memory that datagrams are received into, the same all the time.
-#[derive(Debug)]
-pub(super) struct Buffers {
-    memory: Vec<u8>,
-    metas: [RecvMeta; RECEIVE_BUFFERS],
-}
-
-impl Buffers {
-    pub(super) fn new() -> Self {
-        Self {
-            memory: vec![0; RECEIVE_BUFFERS * RECEIVE_BYTES],
-            metas: [RecvMeta::default(); RECEIVE_BUFFERS],
-        }
+    fn has_offload(&self) -> bool {
+        self.segments() > 1
     }
 
-    /// Puts datagrams into the buffers, one in each, as long as there are any; says into how many.
-    pub(super) fn fill(
-        &mut self,
-        mut next: impl FnMut() -> Option<(SocketAddr, Ecn, Box<[u8]>)>,
-    ) -> usize {
-        let buffers = self.memory.chunks_mut(RECEIVE_BYTES).zip(&mut self.metas);
-        let mut filled = 0;
-        for (buffer, meta) in buffers {
-            let Some((remote, ecn, datagram)) = next() else {
-                break;
-            };
-            buffer[..datagram.len()].copy_from_slice(&datagram);
-            *meta = RecvMeta::default();
-            (meta.addr, meta.len, meta.stride) = (remote, datagram.len(), datagram.len());
-            meta.ecn = code_point(ecn);
-            filled += 1;
-        }
-        filled
+    fn buffer_bytes(&self) -> Option<usize> {
+        let socket = socket2::SockRef::from(&*self.io);
+        let (receive, send) = (socket.recv_buffer_size().ok()?, socket.send_buffer_size());
+        let smaller = receive.min(send.ok()?);
+        // Linux doubles what is asked for, for its own book-keeping, and tells that.
+        Some(if cfg!(target_os = "linux") {
+            smaller / 2
+        } else {
+            smaller
+        })
     }
 
-    /// Each datagram in the first `filled` buffers, with its addresses and mark.
-    pub(super) fn datagrams(
-        &mut self,
-        filled: usize,
-    ) -> impl Iterator<Item = (Addresses, Ecn, &mut [u8])> {
-        self.memory
-            .chunks_mut(RECEIVE_BYTES)
-            .zip(&self.metas)
-            .take(filled)
-            .flat_map(|(buffer, meta)| {
-                let ecn = match meta.ecn {
-                    None => Ecn::NotCapable,
-                    Some(EcnCodepoint::Ce) => Ecn::CongestionExperienced,
-                    Some(_) => Ecn::Capable,
-                };
-                let addresses = Addresses {
-                    local: meta.dst_ip,
-                    remote: meta.addr,
-                };
-                buffer[..meta.len]
-                    .chunks_mut(meta.stride.max(1))
-                    .map(move |datagram| (addresses, ecn, datagram))
-            })
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn set_notices(&mut self, notices: Option<NoticeSender>) {
+        self.watcher = notices.map(|notices| Watcher::start(&self.io, notices));
     }
-}
 
-const fn code_point(ecn: Ecn) -> Option<EcnCodepoint> {
-    match ecn {
-        Ecn::NotCapable => None,
-        Ecn::Capable => Some(EcnCodepoint::Ect0),
-        Ecn::CongestionExperienced => Some(EcnCodepoint::Ce),
-    }
+    /// Linux alone says which datagrams it is about.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn set_notices(&mut self, _: Option<NoticeSender>) {}
 }
 
 fn bare(address: SocketAddr, buffer_bytes: usize) -> io::Result<std::net::UdpSocket> {
@@ -315,17 +279,13 @@ mod marked {
         net::IpAddr,
     };
 
-    use super::{Train, WatchedSocket};
+    use super::{Datagrams, WatchedSocket};
     use cloudburst_proto::Ecn;
     use nix::libc;
     use socket2::{MsgHdr, SockAddr, SockRef};
 
-    pub(super) fn send(
-        io: &WatchedSocket,
-        train: &Train,
-        contents: &[u8],
-        dscp: u8,
-    ) -> io::Result<()> {
+    pub(super) fn send(io: &WatchedSocket, train: &Datagrams<'_>, dscp: u8) -> io::Result<()> {
+        let contents = train.contents;
         let ecn = match train.ecn {
             Ecn::NotCapable => 0b00,
             Ecn::Capable => 0b10,
@@ -400,9 +360,9 @@ mod marked {
 mod marked {
     use std::io;
 
-    use super::{Train, WatchedSocket};
+    use super::{Datagrams, WatchedSocket};
 
-    pub(super) fn send(_: &WatchedSocket, _: &Train, _: &[u8], _: u8) -> io::Result<()> {
+    pub(super) fn send(_: &WatchedSocket, _: &Datagrams<'_>, _: u8) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }

@@ -1,52 +1,50 @@
 use std::time::Duration;
 
 use super::*;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use crate::watched::poll_receive_ready;
+use cloudburst_proto::Ecn;
 
 fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
-fn train(remote: SocketAddr, segment_bytes: usize, end: usize) -> Train {
-    Train {
-        local: None,
-        remote,
+fn train(remote: SocketAddr, segment_bytes: usize, contents: &[u8]) -> Datagrams<'_> {
+    Datagrams {
         ecn: Ecn::Capable,
         segment_bytes,
-        offset: 0,
-        end,
+        ..Datagrams::one(remote, contents)
     }
 }
 
 /// Sends a train as the driver does, and returns the calls it took.
-async fn send_all(socket: &mut Socket, mut train: Train, bytes: &[u8]) -> usize {
+async fn send_all(socket: &mut UdpSocket, mut train: Datagrams<'_>) -> usize {
     let mut calls = 0;
-    while train.offset < train.end {
-        match socket.send(&train, bytes) {
+    while !train.contents.is_empty() {
+        match socket.send(&train) {
             Ok(sent) => {
                 calls += 1;
-                train.offset += sent;
+                train.contents = &train.contents[sent..];
             }
             // Elsewhere than on Linux the runtime has to hear first that there is room.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 tokio::task::yield_now().await;
             }
-            Err(_) => socket.stop_offload(),
+            Err(_) => {
+                socket.stop_offload();
+            }
         }
     }
     calls
 }
 
 /// Everything that arrives until `count` datagrams did.
-async fn receive(socket: &Socket, count: usize) -> Vec<(SocketAddr, Ecn, Vec<u8>)> {
-    let (mut buffers, mut all) = (Buffers::new(), Vec::new());
+async fn receive(socket: &UdpSocket, count: usize) -> Vec<(SocketAddr, Ecn, Vec<u8>)> {
+    let (mut buffers, mut all) = (ReceiveBuffers::new(), Vec::new());
     while all.len() < count {
         let readable = tokio::time::timeout(Duration::from_secs(5), socket.io.readable());
         let _ = readable.await.expect("datagrams arrive").unwrap();
-        if let Ok(filled) = socket.receive(&mut buffers) {
-            let datagrams = buffers.datagrams(filled);
-            all.extend(datagrams.map(|(from, ecn, bytes)| (from.remote, ecn, bytes.to_vec())));
+        if socket.receive(&mut buffers).is_ok() {
+            let datagrams = buffers.datagrams();
+            all.extend(datagrams.map(|(from, bytes)| (from.remote, from.ecn, bytes.to_vec())));
         }
     }
     all
@@ -59,7 +57,7 @@ async fn the_system_announces_no_room_to_send_in() {
     use std::{fs, os::fd::AsRawFd as _};
 
     const EPOLLOUT: u32 = 0x4;
-    let socket = Socket::bind(loopback(), 0, 1 << 20).unwrap();
+    let socket = UdpSocket::bind(loopback(), 0, 1 << 20).unwrap();
     let own = socket.io.as_raw_fd().to_string();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc/self/fdinfo").unwrap().flatten() {
@@ -81,16 +79,17 @@ async fn the_system_announces_no_room_to_send_in() {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[tokio::test]
 async fn a_socket_that_was_emptied_is_readable_again_only_when_more_comes() {
-    let mut sender = Socket::bind(loopback(), 0, 1 << 20).unwrap();
-    let receiver = Socket::bind(loopback(), 0, 1 << 20).unwrap();
-    let mut buffers = Buffers::new();
+    let mut sender = UdpSocket::bind(loopback(), 0, 1 << 20).unwrap();
+    let receiver = UdpSocket::bind(loopback(), 0, 1 << 20).unwrap();
+    let mut buffers = ReceiveBuffers::new();
     for _ in 0..3 {
-        send_all(&mut sender, train(receiver.local(), 4, 4), b"0123").await;
+        send_all(&mut sender, train(receiver.local_addr(), 4, b"0123")).await;
         let readable = tokio::time::timeout(Duration::from_secs(5), receiver.io.readable());
         let _ = readable.await.expect("a datagram arrives").unwrap();
-        assert_eq!(receiver.receive(&mut buffers).unwrap(), 1);
+        receiver.receive(&mut buffers).unwrap();
+        assert_eq!(buffers.filled, 1);
         let is_empty = std::future::poll_fn(|context| {
-            std::task::Poll::Ready(poll_receive_ready(&receiver.io, context).is_pending())
+            Poll::Ready(poll_receive_ready(&receiver.io, context).is_pending())
         });
         assert!(is_empty.await);
     }
@@ -99,18 +98,18 @@ async fn a_socket_that_was_emptied_is_readable_again_only_when_more_comes() {
 #[tokio::test]
 async fn a_train_arrives_in_order_with_its_mark() {
     for dscp in [0, 46] {
-        let mut sender = Socket::bind(loopback(), dscp, 1 << 20).unwrap();
-        let receiver = Socket::bind(loopback(), 0, 1 << 20).unwrap();
+        let mut sender = UdpSocket::bind(loopback(), dscp, 1 << 20).unwrap();
+        let receiver = UdpSocket::bind(loopback(), 0, 1 << 20).unwrap();
         let bytes: Vec<u8> = (0..70_u8).flat_map(|it| [it; 100]).collect();
-        let train = train(receiver.local(), 100, bytes.len() - 1);
-        let calls = send_all(&mut sender, train, &bytes).await;
+        let train = train(receiver.local_addr(), 100, &bytes[..bytes.len() - 1]);
+        let calls = send_all(&mut sender, train).await;
         assert!(calls == 2 || sender.segments() == 1, "{calls} calls");
 
         let all = receive(&receiver, 70).await;
         for (index, (from, ecn, datagram)) in all.iter().enumerate() {
             assert_eq!(
                 (*from, *ecn),
-                (sender.local(), Ecn::Capable),
+                (sender.local_addr(), Ecn::Capable),
                 "{index}, dscp {dscp}, {} segments, {calls} calls",
                 sender.segments()
             );
@@ -128,9 +127,9 @@ async fn the_code_point_is_on_every_datagram() {
 
     let receiver = std::net::UdpSocket::bind(loopback()).unwrap();
     nix::sys::socket::setsockopt(&receiver, sockopt::IpRecvTos, &true).unwrap();
-    let mut sender = Socket::bind(loopback(), 46, 1 << 20).unwrap();
+    let mut sender = UdpSocket::bind(loopback(), 46, 1 << 20).unwrap();
     let to = receiver.local_addr().unwrap();
-    send_all(&mut sender, train(to, 4, 10), b"0123456789").await;
+    send_all(&mut sender, train(to, 4, b"0123456789")).await;
     for _ in 0..3 {
         let mut payload = [0; 16];
         let mut payload = [IoSliceMut::new(&mut payload)];
@@ -156,11 +155,11 @@ async fn offload_that_fails_in_mid_life_is_given_up() {
     use std::os::fd::AsRawFd as _;
 
     for dscp in [0, 10] {
-        let mut sender = Socket::bind(loopback(), dscp, 1 << 20).unwrap();
-        let receiver = Socket::bind(loopback(), 0, 1 << 20).unwrap();
+        let mut sender = UdpSocket::bind(loopback(), dscp, 1 << 20).unwrap();
+        let receiver = UdpSocket::bind(loopback(), 0, 1 << 20).unwrap();
         let bytes = [7; 1_000];
-        let train = train(receiver.local(), 100, bytes.len());
-        send_all(&mut sender, train, &bytes).await;
+        let train = train(receiver.local_addr(), 100, &bytes);
+        send_all(&mut sender, train).await;
         // Without checksums the kernel refuses to segment: EINVAL.
         let on = 1_i32;
         // SAFETY: the descriptor is open, and the option's value is an int that outlives the call.
@@ -170,13 +169,13 @@ async fn offload_that_fails_in_mid_life_is_given_up() {
             libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, value, len)
         };
         assert_eq!(result, 0);
-        let calls = send_all(&mut sender, train, &bytes).await;
+        let calls = send_all(&mut sender, train).await;
         assert_eq!((calls, sender.segments()), (10, 1));
         assert_eq!(receive(&receiver, 20).await.len(), 20);
         // Had it been for the length of a datagram, another attempt would be worth while.
         sender.retry_offload();
         assert_eq!(sender.segments(), 64);
-        let calls = send_all(&mut sender, train, &bytes).await;
+        let calls = send_all(&mut sender, train).await;
         assert_eq!((calls, sender.segments()), (10, 1));
     }
 }
@@ -187,25 +186,26 @@ async fn offload_that_fails_in_mid_life_is_given_up() {
 async fn answers_leave_from_the_address_that_was_asked() {
     for (any, asked) in [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "::1")] {
         for dscp in [0, 46] {
-            let Ok(mut server) = Socket::bind(any.parse().unwrap(), dscp, 1 << 20) else {
+            let Ok(mut server) = UdpSocket::bind(any.parse().unwrap(), dscp, 1 << 20) else {
                 println!("skipped: no {any} here");
                 continue;
             };
             let asked: IpAddr = asked.parse().unwrap();
-            let home = SocketAddr::new(asked, server.local().port());
+            let home = SocketAddr::new(asked, server.local_addr().port());
             let client = std::net::UdpSocket::bind(any).unwrap();
             client
                 .set_read_timeout(Some(Duration::from_secs(5)))
                 .unwrap();
             client.send_to(b"where?", home).unwrap();
             let _ = server.io.readable().await.unwrap();
-            let mut buffers = Buffers::new();
-            let filled = server.receive(&mut buffers).unwrap();
-            let (from, ..) = buffers.datagrams(filled).next().expect("it came");
-            assert_eq!(server.asked_address(from.local), Some(asked));
-            let mut train = train(from.remote, 2, 5);
-            train.local = server.asked_address(from.local);
-            send_all(&mut server, train, b"here!").await;
+            let mut buffers = ReceiveBuffers::new();
+            server.receive(&mut buffers).unwrap();
+            let (from, ..) = buffers.datagrams().next().expect("it came");
+            assert_eq!(from.local, Some(asked));
+            let mut train = train(from.remote, 2, b"here!");
+            train.local = server.reply_address(asked);
+            assert_eq!(train.local, Some(asked));
+            send_all(&mut server, train).await;
             for _ in 0..3 {
                 let (_, from) = client.recv_from(&mut [0; 8]).unwrap();
                 assert_eq!(from, home, "dscp {dscp}");
@@ -216,32 +216,29 @@ async fn answers_leave_from_the_address_that_was_asked() {
 
 #[tokio::test]
 async fn only_an_address_of_ones_own_is_answered_from() {
-    let any = Socket::bind("0.0.0.0:0".parse().unwrap(), 0, 1 << 16).unwrap();
-    let one = Socket::bind(loopback(), 0, 1 << 16).unwrap();
-    let asked = |it: &str| it.parse().ok();
-    assert_eq!(any.asked_address(asked("192.0.2.1")), asked("192.0.2.1"));
+    let any = UdpSocket::bind("0.0.0.0:0".parse().unwrap(), 0, 1 << 16).unwrap();
+    let one = UdpSocket::bind(loopback(), 0, 1 << 16).unwrap();
+    let asked = |it: &str| it.parse::<IpAddr>().unwrap();
+    let own = asked("192.0.2.1");
+    assert_eq!(any.reply_address(own), Some(own));
     for nobodys in ["224.0.0.1", "255.255.255.255", "ff02::1"] {
-        assert_eq!(any.asked_address(asked(nobodys)), None);
+        assert_eq!(any.reply_address(asked(nobodys)), None);
     }
-    assert_eq!(any.asked_address(None), None, "the system does not tell");
-    assert_eq!(
-        one.asked_address(asked("127.0.0.1")),
-        None,
-        "there is no other"
-    );
+    let localhost = asked("127.0.0.1");
+    assert_eq!(one.reply_address(localhost), None, "there is no other");
 }
 
 #[tokio::test]
 async fn a_port_in_use_is_named() {
-    let first = Socket::bind(loopback(), 0, 1 << 16).unwrap();
-    let error = Socket::bind(first.local(), 0, 1 << 16).unwrap_err();
+    let first = UdpSocket::bind(loopback(), 0, 1 << 16).unwrap();
+    let error = UdpSocket::bind(first.local_addr(), 0, 1 << 16).unwrap_err();
     assert!(error.is_in_use());
-    assert!(error.to_string().contains(&first.local().to_string()));
+    assert!(error.to_string().contains(&first.local_addr().to_string()));
 }
 
 #[tokio::test]
 async fn only_what_can_be_reached_is_a_route() {
-    let socket = Socket::bind(loopback(), 0, 1 << 16).unwrap();
+    let socket = UdpSocket::bind(loopback(), 0, 1 << 16).unwrap();
     assert!(socket.reaches("127.0.0.9:1".parse().unwrap()));
     assert!(!socket.reaches("192.0.2.1:1".parse().unwrap()));
     assert!(!socket.reaches("[::1]:1".parse().unwrap()));

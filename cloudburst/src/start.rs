@@ -1,35 +1,34 @@
 //! An endpoint starts: its sockets, its state machine, and the driver that owns both.
 
 use std::{
+    future::poll_fn,
+    io,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize},
     },
-    time::{Duration, Instant},
+    task::{Poll, ready},
+    time::Duration,
 };
 
-use cloudburst_proto::{StartError, Time, Transport};
+use cloudburst_proto::{SocketId, StartError, Time, Transport};
 use tokio::sync::{Mutex, broadcast, mpsc, watch};
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use super::bind::Watchers;
 use super::{
     BindError, Endpoint, EndpointConfig, EndpointStatistics, Ports,
-    bind::{bind_in_memory, bind_sockets},
-    clock::Clock,
+    bind::bind_sockets,
     commands,
-    datagram_socket::DatagramSocket,
     driver::{Driver, Inbox, Io, LocalAddresses, PortRotation},
     endpoint::Shared,
     events::EVENTS,
-    memory::MemoryNetwork,
+    notices::{self, NoticeSender},
     outgoing::{Outgoing, SendBudget},
-    timer::Timer,
+    runtime::{DatagramSocket as _, Runtime, Timer, TokioRuntime},
     unanswered::UnansweredRequests,
 };
 
 impl Endpoint {
-    /// Binds sockets and starts the driver on the runtime of tokio that this is called in.
+    /// Binds UDP sockets and starts the driver on the runtime of tokio that this is called in.
     ///
     /// # Errors
     ///
@@ -39,26 +38,44 @@ impl Endpoint {
     ///
     /// Without a runtime, or in one without input and output enabled.
     pub async fn bind(config: EndpointConfig) -> Result<Self, BindError> {
-        let sockets = bind_sockets(&config)?;
-        let bound = Instant::now();
-        let system = |action| move |source| BindError::System { action, source };
-        let timer = Timer::new().map_err(system("make a timer"))?;
-        let quiet_before = hold(&config.ports, bound).await;
-        Self::start_on(
-            config,
-            Host {
-                sockets,
-                timer,
-                quiet_before,
-                // At once, for what lies between would count for another process.
-                clock: Clock::system(),
-                seed: None,
-            },
-        )
+        Self::bind_with(TokioRuntime, config).await
     }
 
-    fn start_on(config: EndpointConfig, host: Host) -> Result<Self, BindError> {
-        let sockets = host.sockets;
+    /// Binds sockets of this [`Runtime`], and starts the driver on it. A port that was named is held for
+    /// 100 ms first, as nobody else is to have answered there of late.
+    ///
+    /// # Errors
+    ///
+    /// A [`BindError`] when a port cannot be had, or the system lacks something else.
+    ///
+    /// # Panics
+    ///
+    /// As the runtime does: those that are here without a runtime of tokio.
+    pub async fn bind_with(
+        runtime: impl Runtime,
+        config: EndpointConfig,
+    ) -> Result<Self, BindError> {
+        let sockets = bind_sockets(&runtime, &config)?;
+        let system = |action| move |source| BindError::System { action, source };
+        let mut timer = runtime.timer().map_err(system("make a timer"))?;
+        let quiet_before = match config.ports.are_named() {
+            false => Duration::MAX,
+            true => hold(&runtime, &mut timer)
+                .await
+                .map_err(system("set a timer"))?,
+        };
+        Self::start_on((runtime, timer), sockets, quiet_before, config)
+    }
+
+    /// `quiet_before`: for how long nobody else has answered at its ports.
+    fn start_on<R: Runtime>(
+        (runtime, timer): (R, R::Timer),
+        mut sockets: Vec<R::Socket>,
+        quiet_before: Duration,
+        config: EndpointConfig,
+    ) -> Result<Self, BindError> {
+        // At once, for what lies between would count for another process.
+        let start = runtime.now();
         let local_addrs = Arc::new(LocalAddresses::of(&sockets));
         let (commands, taken) = commands::channel();
         let (inbox, arrived) = mpsc::channel(config.inbox_messages.min(MAX_INBOX));
@@ -72,10 +89,9 @@ impl Endpoint {
         let mut protocol = config.protocol;
         // The caller that named ports is to be found there.
         protocol.rotate_ports &= matches!(config.ports, Ports::Any(_));
-        protocol.quiet_before = host.quiet_before;
-        let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        protocol.unix_time = protocol.unix_time.or(since_1970.ok());
-        let machine = match host.seed {
+        protocol.quiet_before = quiet_before;
+        protocol.unix_time = protocol.unix_time.or_else(|| runtime.unix_time());
+        let machine = match runtime.secret_seed() {
             None => Transport::new(protocol, Time::ZERO)?,
             Some(seed) => {
                 Transport::deterministic(protocol, seed, Time::ZERO).map_err(StartError::from)?
@@ -97,21 +113,23 @@ impl Endpoint {
             events: events.downgrade(),
             events_missed: Arc::clone(&events_missed),
         });
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        let (watchers, notices) = Watchers::start(&sockets);
+        let (reported, notices) = notices::channel();
+        for (id, socket) in (0..).map(SocketId).zip(&mut sockets) {
+            socket.set_notices(Some(NoticeSender::new(id, reported.clone())));
+        }
         let port_rotation = PortRotation::new(
             (config.dscp, config.socket_buffer_bytes),
             local_addrs,
-            #[cfg(any(target_os = "linux", target_os = "android"))]
-            watchers,
+            reported,
         );
+        let spawner = runtime.clone();
         let driver = Driver {
             machine,
-            #[cfg(any(target_os = "linux", target_os = "android"))]
+            runtime,
             notices,
             sockets,
             port_rotation,
-            clock: host.clock,
+            start,
             commands: taken,
             inbox: Inbox {
                 messages: inbox,
@@ -122,7 +140,7 @@ impl Endpoint {
             events,
             events_missed,
             statistics: EndpointStatistics::default(),
-            io: Io::new(host.timer),
+            io: Io::new(timer),
             outgoing: Outgoing::new(is_protected),
             next_failure: u64::MAX,
             unanswered: UnansweredRequests::new(shared.commands.downgrade()),
@@ -132,72 +150,31 @@ impl Endpoint {
             handling: Arc::clone(&shared.handling),
             last_received: None,
         };
-        // The driver yields by itself, after more work than the runtime would let it do.
-        tokio::spawn(tokio::task::unconstrained(async move {
+        let driver = async move {
             let _closes = CloseOnDrop(room);
             driver.await;
-        }));
+        };
+        spawner.spawn(driver);
         Ok(Self { shared })
     }
 }
 
-/// Binds endpoints in a network in memory.
-impl MemoryNetwork {
-    /// Binds an endpoint at the addresses of [`EndpointConfig::with_local`], of which it needs at
-    /// least one, and starts it on the runtime of tokio that this is called in. It lives by the time of
-    /// that runtime; no DSCP is set.
-    ///
-    /// # Errors
-    ///
-    /// A [`BindError`] when another endpoint has the port, or no address is stated.
-    ///
-    /// # Panics
-    ///
-    /// Without a runtime, or in one without time enabled.
-    pub async fn bind(&self, config: EndpointConfig) -> Result<Endpoint, BindError> {
-        let sockets = bind_in_memory(&config, self)?;
-        let bound = tokio::time::Instant::now();
-        let quiet_before = match config.ports.are_named() {
-            false => Duration::MAX,
-            true => {
-                tokio::time::sleep(HOLD).await;
-                bound.elapsed()
-            }
-        };
-        Endpoint::start_on(
-            config,
-            Host {
-                sockets,
-                timer: Timer::of_runtime(),
-                quiet_before,
-                clock: Clock::runtime(),
-                seed: Some(self.endpoint_seed()),
-            },
-        )
-    }
-}
-
-/// What an endpoint is started on.
-struct Host {
-    sockets: Vec<DatagramSocket>,
-    timer: Timer,
-    /// For how long nobody else has answered at its ports.
-    quiet_before: Duration,
-    clock: Clock,
-    /// What all comes from that is random; nothing leaves it to the system.
-    seed: Option<[u8; 32]>,
-}
-
 /// Holds ports that were named for a while. Returns for how long nobody else has answered at them,
 /// which is longer than that while a machine is busy.
-async fn hold(ports: &Ports, bound: Instant) -> Duration {
-    if !ports.are_named() {
-        return Duration::MAX;
-    }
-    // On a thread that may block, for a runtime may have no timer.
-    let hold = tokio::task::spawn_blocking(|| std::thread::sleep(HOLD));
-    let _ = hold.await;
-    bound.elapsed()
+async fn hold<R: Runtime>(runtime: &R, timer: &mut R::Timer) -> io::Result<Duration> {
+    let bound = runtime.now();
+    let until = bound + HOLD;
+    poll_fn(|context| {
+        loop {
+            let now = runtime.now();
+            if now >= until {
+                return Poll::Ready(Ok(now - bound));
+            }
+            // It may wake too early.
+            ready!(timer.poll_deadline(context, now, Some(until)))?;
+        }
+    })
+    .await
 }
 
 /// How long ports that were named are held before an endpoint starts: longer than an answer of ours takes
@@ -222,17 +199,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_held_since_they_were_bound_however_busy_the_machine() {
+    fn ports_are_held_for_as_long_as_it_took_however_busy_the_machine() {
         let busy = Duration::from_millis(300);
         let runtime = tokio::runtime::Builder::new_current_thread()
-            .max_blocking_threads(1)
+            .enable_all()
             .build()
             .unwrap();
-        let bound = Instant::now();
         let held = runtime.block_on(async {
-            tokio::task::spawn_blocking(move || std::thread::sleep(busy));
-            hold(&Ports::one(4433), bound).await
+            let mut timer = TokioRuntime.timer().unwrap();
+            tokio::spawn(async move { std::thread::sleep(busy) });
+            hold(&TokioRuntime, &mut timer).await.unwrap()
         });
-        assert!(held >= busy + HOLD, "{held:?}");
+        assert!(held >= busy, "{held:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ports_are_held_by_the_time_of_the_runtime() {
+        let network = crate::memory::MemoryNetwork::new(1);
+        let mut timer = network.timer().unwrap();
+        assert_eq!(hold(&network, &mut timer).await.unwrap(), HOLD);
     }
 }

@@ -1,55 +1,20 @@
 //! A timer finer than the runtime's, which counts milliseconds: within a data
 //! centre a round trip is a tenth of one.
 
-use std::{io, task::Context};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) use self::kernel::SystemTimer;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) use self::tokio_timer::SystemTimer;
+pub use self::tokio_timer::TokioTimer;
 
-use cloudburst_proto::Time;
-
-/// Wakes the task that polls it.
-#[derive(Debug)]
-pub(super) enum Timer {
-    /// The kernel's, where we know how to ask for one.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    Kernel(kernel::Timer),
-    /// The runtime's, which follows its clock.
-    Runtime(runtime::Timer),
-}
-
-impl Timer {
-    /// The finest that there is.
-    pub(super) fn new() -> io::Result<Self> {
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        let timer = Self::Kernel(kernel::Timer::new()?);
-        #[cfg(not(any(target_os = "linux", target_os = "android")))]
-        let timer = Self::of_runtime();
-        Ok(timer)
-    }
-
-    pub(super) fn of_runtime() -> Self {
-        Self::Runtime(runtime::Timer::new())
-    }
-
-    /// Whether the time may have come. If not, the task is woken at `deadline` or before.
-    pub(super) fn poll(
-        &mut self,
-        context: &mut Context<'_>,
-        now: Time,
-        deadline: Option<Time>,
-    ) -> io::Result<bool> {
-        match self {
-            #[cfg(any(target_os = "linux", target_os = "android"))]
-            Self::Kernel(timer) => timer.poll(context, now, deadline),
-            Self::Runtime(timer) => Ok(timer.poll(context, now, deadline)),
-        }
-    }
-}
-
+/// The kernel's timer, where we know how to ask for one.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod kernel {
     use std::{
         io,
         os::fd::{AsFd as _, AsRawFd, RawFd},
         task::{Context, Poll},
+        time::Instant,
     };
 
     use nix::sys::{
@@ -58,7 +23,7 @@ mod kernel {
     };
     use tokio::io::{Interest, unix::AsyncFd};
 
-    use cloudburst_proto::Time;
+    use crate::runtime::Timer;
 
     #[derive(Debug)]
     struct Fd(TimerFd);
@@ -71,15 +36,15 @@ mod kernel {
 
     /// Wakes the task that polls it.
     #[derive(Debug)]
-    pub(in super::super) struct Timer {
+    pub struct SystemTimer {
         fd: AsyncFd<Fd>,
         /// When the kernel will wake us. A later deadline leaves it as it is: to wake once
         /// too often is cheaper than to set it each time.
-        armed: Option<Time>,
+        armed: Option<Instant>,
     }
 
-    impl Timer {
-        pub(in super::super) fn new() -> io::Result<Self> {
+    impl SystemTimer {
+        pub(crate) fn new() -> io::Result<Self> {
             let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
             let fd = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
             // SAFETY: the descriptor is open, belongs to `Fd` alone, which never gives it away,
@@ -87,14 +52,15 @@ mod kernel {
             let fd = unsafe { AsyncFd::register_with_interest(Fd(fd), Interest::READABLE) }?;
             Ok(Self { fd, armed: None })
         }
+    }
 
-        /// Whether the time may have come. If not, the task is woken at `deadline` or before.
-        pub(in super::super) fn poll(
+    impl Timer for SystemTimer {
+        fn poll_deadline(
             &mut self,
             context: &mut Context<'_>,
-            now: Time,
-            deadline: Option<Time>,
-        ) -> io::Result<bool> {
+            now: Instant,
+            deadline: Option<Instant>,
+        ) -> Poll<io::Result<()>> {
             if self.armed.is_some_and(|armed| armed <= now) {
                 self.armed = None;
                 // That it has expired is known: else it would be set twice, and be looked at for nothing.
@@ -104,10 +70,10 @@ mod kernel {
             }
             if let Some(deadline) = deadline {
                 if deadline <= now {
-                    return Ok(true);
+                    return Poll::Ready(Ok(()));
                 }
                 if self.armed.is_none_or(|armed| deadline < armed) {
-                    let wait = TimeSpec::from_duration(deadline.since(now));
+                    let wait = TimeSpec::from_duration(deadline - now);
                     let flags = TimerSetTimeFlags::empty();
                     self.fd.get_ref().0.set(Expiration::OneShot(wait), flags)?;
                     self.armed = Some(deadline);
@@ -118,51 +84,97 @@ mod kernel {
                 Poll::Ready(ready) => {
                     ready?.clear_ready();
                     self.armed = None;
-                    Ok(true)
+                    Poll::Ready(Ok(()))
                 }
-                Poll::Pending => Ok(false),
+                Poll::Pending => Poll::Pending,
             }
         }
     }
 }
 
-mod runtime {
-    use std::{future::Future as _, pin::Pin, task::Context};
+mod tokio_timer {
+    use std::{
+        future::Future as _,
+        io,
+        pin::Pin,
+        task::{Context, Poll},
+        time::Instant,
+    };
 
-    use tokio::time::{Instant, Sleep, sleep_until};
+    use tokio::time::{Sleep, sleep_until};
 
-    use cloudburst_proto::Time;
+    use crate::runtime::Timer;
 
+    /// A timer of tokio, which follows its clock, also where tests stop that, and counts milliseconds.
     #[derive(Debug)]
-    pub(in super::super) struct Timer {
+    pub struct TokioTimer {
         sleep: Pin<Box<Sleep>>,
     }
 
-    impl Timer {
-        pub(super) fn new() -> Self {
+    impl TokioTimer {
+        /// Makes a timer.
+        ///
+        /// # Panics
+        ///
+        /// Without a runtime of tokio, or in one without time enabled.
+        pub fn new() -> Self {
+            let now = tokio::time::Instant::now();
             Self {
-                sleep: Box::pin(sleep_until(Instant::now())),
+                sleep: Box::pin(sleep_until(now)),
             }
         }
+    }
 
-        pub(super) fn poll(
+    /// The finest that there is.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    #[derive(Debug)]
+    pub struct SystemTimer(TokioTimer);
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    impl SystemTimer {
+        pub(crate) fn new() -> io::Result<Self> {
+            Ok(Self(TokioTimer::new()))
+        }
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    impl Timer for SystemTimer {
+        fn poll_deadline(
             &mut self,
             context: &mut Context<'_>,
-            now: Time,
-            deadline: Option<Time>,
-        ) -> bool {
+            now: Instant,
+            deadline: Option<Instant>,
+        ) -> Poll<io::Result<()>> {
+            self.0.poll_deadline(context, now, deadline)
+        }
+    }
+
+    impl Default for TokioTimer {
+        fn default() -> Self {
+            Self::new()
+        }
+    }
+
+    impl Timer for TokioTimer {
+        fn poll_deadline(
+            &mut self,
+            context: &mut Context<'_>,
+            now: Instant,
+            deadline: Option<Instant>,
+        ) -> Poll<io::Result<()>> {
             let Some(deadline) = deadline else {
-                return false;
+                return Poll::Pending;
             };
             if deadline <= now {
-                return true;
+                return Poll::Ready(Ok(()));
             }
-            let at = Instant::now() + deadline.since(now);
+            // The clock of who asks may be another than tokio's.
+            let at = tokio::time::Instant::now() + (deadline - now);
             // As with the kernel's, to wake once too often is cheaper than to set it each time.
             if self.sleep.is_elapsed() || at < self.sleep.deadline() {
                 self.sleep.as_mut().reset(at);
             }
-            self.sleep.as_mut().poll(context).is_ready()
+            self.sleep.as_mut().poll(context).map(Ok)
         }
     }
 }
@@ -176,39 +188,40 @@ mod tests {
     };
 
     use super::*;
-    use cloudburst_proto::Time;
+    use crate::runtime::Timer;
 
     #[tokio::test]
     async fn it_announces_no_deadline_that_is_known_to_be_over() {
         let start = Instant::now();
-        let now = || Time::ZERO + start.elapsed();
-        let mut timer = Timer::new().unwrap();
-        let first = Time::ZERO + Duration::from_millis(5);
+        let mut timer = SystemTimer::new().unwrap();
+        let first = start + Duration::from_millis(5);
         let is_time = poll_fn(|context| {
-            if now() < first {
-                assert!(!timer.poll(context, now(), Some(first)).unwrap());
+            let now = Instant::now();
+            if now < first {
+                let waiting = timer.poll_deadline(context, now, Some(first));
+                assert!(waiting.is_pending());
                 return Poll::Pending;
             }
-            let second = now() + Duration::from_secs(60);
-            Poll::Ready(timer.poll(context, now(), Some(second)).unwrap())
+            let second = now + Duration::from_secs(60);
+            Poll::Ready(timer.poll_deadline(context, now, Some(second)).is_ready())
         });
         assert!(!is_time.await);
     }
 
     #[tokio::test]
     async fn it_wakes_at_the_earliest_deadline() {
-        wakes_in_time(Timer::new().unwrap()).await;
-        wakes_in_time(Timer::of_runtime()).await;
+        wakes_in_time(SystemTimer::new().unwrap()).await;
+        wakes_in_time(TokioTimer::new()).await;
     }
 
-    async fn wakes_in_time(mut timer: Timer) {
+    async fn wakes_in_time(mut timer: impl Timer) {
         let start = Instant::now();
-        let now = || Time::ZERO + start.elapsed();
-        let deadlines = [3_000, 5, 2_000].map(|ms| Time::ZERO + Duration::from_millis(ms));
+        let deadlines = [3_000, 5, 2_000].map(|ms| start + Duration::from_millis(ms));
         poll_fn(|context| {
             let mut is_over = false;
             for deadline in deadlines {
-                is_over |= timer.poll(context, now(), Some(deadline)).unwrap();
+                let now = Instant::now();
+                is_over |= timer.poll_deadline(context, now, Some(deadline)).is_ready();
             }
             if is_over {
                 Poll::Ready(())

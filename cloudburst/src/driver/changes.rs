@@ -1,9 +1,12 @@
 //! Changes to peers and paths, for those who listen.
 
-use super::{super::EndpointEvent, Driver};
+use super::{
+    super::{EndpointEvent, runtime::Runtime},
+    Driver,
+};
 use cloudburst_proto::{Event, Health, RefusedKeys};
 
-impl Driver {
+impl<R: Runtime> Driver<R> {
     /// Lets listeners know of a change to a peer or a path; there may be none.
     pub(super) fn announce(&mut self, event: Event) {
         let event = match event {

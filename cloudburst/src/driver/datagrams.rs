@@ -1,23 +1,26 @@
 //! Datagrams, between the sockets and the state machine.
 
-use std::{io, task::Context, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use super::{
     super::{
-        socket::{Buffers, TRAIN_BYTES, Train},
-        timer::Timer,
+        runtime::{DatagramSocket as _, Datagrams, ReceiveBuffers, Runtime},
+        socket::TRAIN_BYTES,
     },
     Driver,
 };
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use cloudburst_proto::IcmpKind;
-use cloudburst_proto::{FourTuple, MAX_DATAGRAM_BYTES, SocketId, Time};
+use cloudburst_proto::{Ecn, FourTuple, IcmpKind, MAX_DATAGRAM_BYTES, SocketId, Time};
 
 /// Memory and time of the sockets.
 #[derive(Debug)]
-pub(in super::super) struct Io {
-    pub(super) timer: Timer,
-    receive: Buffers,
+pub(in super::super) struct Io<T> {
+    pub(super) timer: T,
+    receive: ReceiveBuffers,
     transmit: Vec<u8>,
     /// Datagrams in `transmit` that are being sent.
     train: Option<(SocketId, Train)>,
@@ -25,6 +28,30 @@ pub(in super::super) struct Io {
     next: Option<(SocketId, Train)>,
     /// Since when they have waited for their socket.
     blocked_since: Option<Time>,
+}
+
+/// Datagrams to one address, of which those before `offset` have been sent.
+#[derive(Clone, Copy, Debug)]
+struct Train {
+    /// The address of ours that they leave from; nothing leaves it to the system.
+    local: Option<IpAddr>,
+    remote: SocketAddr,
+    ecn: Ecn,
+    segment_bytes: usize,
+    offset: usize,
+    end: usize,
+}
+
+impl Train {
+    fn remaining<'d>(&self, buffer: &'d [u8]) -> Datagrams<'d> {
+        Datagrams {
+            remote: self.remote,
+            local: self.local,
+            ecn: self.ecn,
+            segment_bytes: self.segment_bytes,
+            contents: &buffer[self.offset..self.end],
+        }
+    }
 }
 
 /// Trains that are sent until datagrams are received again: a stop that is not read in time costs
@@ -36,11 +63,11 @@ const BLOCKED_AT_MOST: Duration = Duration::from_millis(5);
 /// time at 10 Gbit/s.
 const BLOCKED_RETRY: Duration = Duration::from_micros(250);
 
-impl Io {
-    pub(in super::super) fn new(timer: Timer) -> Self {
+impl<T> Io<T> {
+    pub(in super::super) fn new(timer: T) -> Self {
         Self {
             timer,
-            receive: Buffers::new(),
+            receive: ReceiveBuffers::new(),
             // Behind a train that is full there is capacity for the next.
             transmit: vec![0; 2 * TRAIN_BYTES],
             train: None,
@@ -55,11 +82,10 @@ impl Io {
     }
 }
 
-impl Driver {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
+impl<R: Runtime> Driver<R> {
     pub(super) fn take_notices(&mut self, context: &mut Context<'_>) -> bool {
         let mut is_busy = false;
-        while let std::task::Poll::Ready(Some(notice)) = self.notices.poll_recv(context) {
+        while let Poll::Ready(Some(notice)) = self.notices.poll_recv(context) {
             is_busy = true;
             let now = self.now();
             match notice.kind {
@@ -72,37 +98,29 @@ impl Driver {
         is_busy
     }
 
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    pub(super) fn take_notices(&mut self, _: &mut Context<'_>) -> bool {
-        false
-    }
-
     /// One call for each socket that has something.
     pub(super) fn receive(&mut self, context: &mut Context<'_>) -> bool {
         let mut is_busy = false;
         let sockets = (0..).map(SocketId).zip(&mut self.sockets);
         let retired = self.port_rotation.retired.iter_mut();
         for (id, socket) in sockets.chain(retired.map(|it| (it.id, &mut it.socket))) {
-            if socket.poll_receive_ready(context).is_pending() {
-                continue;
-            }
-            match socket.receive(&mut self.io.receive) {
-                Ok(filled) => {
+            self.io.receive.clear();
+            match socket.poll_receive(context, &mut self.io.receive) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => {
                     is_busy = true;
                     self.statistics.sockets.receive_calls += 1;
-                    let now = self.clock.now();
-                    for (from, ecn, datagram) in self.io.receive.datagrams(filled) {
-                        let local = socket.asked_address(from.local);
+                    let elapsed = self.runtime.now().saturating_duration_since(self.start);
+                    let now = Time::ZERO + elapsed;
+                    for (from, datagram) in self.io.receive.datagrams() {
+                        let local = from.local.and_then(|asked| socket.reply_address(asked));
                         let four_tuple = FourTuple::new(id, from.remote).with_local(local);
-                        self.machine.handle_datagram(now, four_tuple, ecn, datagram);
+                        self.machine
+                            .handle_datagram(now, four_tuple, from.ecn, datagram);
                     }
                 }
-                // Readiness is forgotten with this answer: ask for the next.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    is_busy |= socket.poll_receive_ready(context).is_ready();
-                }
                 // A notice that its task has read, or will.
-                Err(_) => {
+                Poll::Ready(Err(_)) => {
                     is_busy = true;
                     self.statistics.sockets.receive_errors += 1;
                 }
@@ -180,14 +198,15 @@ impl Driver {
                 break;
             };
             let rest = train.end - train.offset;
-            let step = match socket.send(&train, &self.io.transmit) {
-                Ok(bytes) => {
+            let datagrams = train.remaining(&self.io.transmit);
+            let step = match socket.poll_send(context, &datagrams) {
+                Poll::Ready(Ok(bytes)) => {
                     self.statistics.sockets.send_calls += 1;
                     retries = 0;
                     bytes
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if self.waits_for(context, now, id) {
+                Poll::Pending => {
+                    if self.waits_for(now) {
                         self.io.train = Some((id, train));
                         return false;
                     }
@@ -195,16 +214,13 @@ impl Driver {
                     self.statistics.sockets.send_drops += datagrams as u64;
                     rest
                 }
-                Err(_) if retries == 0 => {
+                Poll::Ready(Err(_)) if retries == 0 => {
                     // It may tell of an earlier datagram, of offload or of neither.
                     retries = 1;
                     0
                 }
-                Err(_) if socket.segments() > 1 && rest > train.segment_bytes => {
-                    socket.stop_offload();
-                    0
-                }
-                Err(error) => {
+                Poll::Ready(Err(_)) if rest > train.segment_bytes && socket.stop_offload() => 0,
+                Poll::Ready(Err(error)) => {
                     let four_tuple = FourTuple::new(id, train.remote).with_local(train.local);
                     self.cannot_send(now, four_tuple, rest.min(train.segment_bytes), &error);
                     rest.min(train.segment_bytes)
@@ -220,13 +236,11 @@ impl Driver {
     }
 
     /// Whether a socket that is full is worth waiting for any longer.
-    fn waits_for(&mut self, context: &mut Context<'_>, now: Time, id: SocketId) -> bool {
+    fn waits_for(&mut self, now: Time) -> bool {
         let since = *self.io.blocked_since.get_or_insert_with(|| {
             self.statistics.sockets.send_waits += 1;
             now
         });
-        // Where this wakes nobody, the timer does.
-        self.sockets[usize::from(id.0)].wait_for_room(context);
         now.since(since) < BLOCKED_AT_MOST
     }
 

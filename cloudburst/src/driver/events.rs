@@ -6,12 +6,12 @@ use std::{
 };
 
 use super::{
-    super::{Received, RequestError, SendError, closing::Farewell},
+    super::{Received, RequestError, SendError, closing::Farewell, runtime::Runtime},
     Driver,
 };
 use cloudburst_proto::{Event, Failure, FailureReason, FourTuple, MessageKind, PeerId};
 
-impl Driver {
+impl<R: Runtime> Driver<R> {
     pub(super) fn take_events(&mut self) -> bool {
         let mut is_busy = false;
         while let Some(event) = self.machine.poll_event() {
@@ -81,7 +81,7 @@ impl Driver {
             peer,
             identity: self.machine.peer_key(peer),
             message: message.into(),
-            received_at: self.clock.instant(now),
+            received_at: self.instant(now),
             path,
             request,
         };
@@ -146,10 +146,10 @@ impl Driver {
             };
             // What waits for a full socket cannot be hurried.
             let next = self.io.retry_at(now).unwrap_or(next);
-            match self.io.timer.poll(context, now, Some(next)) {
-                Ok(true) => {}
-                Ok(false) => return Poll::Pending,
-                Err(_) => break,
+            match self.poll_timer(context, now, Some(next)) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(_)) => break,
             }
         }
         for done in self.closing.iter_mut().flat_map(|it| it.done.drain(..)) {

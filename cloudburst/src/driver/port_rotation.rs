@@ -6,9 +6,12 @@ use std::{
     time::Duration,
 };
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use super::super::bind::Watchers;
-use super::super::datagram_socket::DatagramSocket;
+use tokio::sync::mpsc;
+
+use super::super::{
+    notices::{Notice, NoticeSender},
+    runtime::{DatagramSocket, Runtime, SocketOptions},
+};
 use super::Driver;
 use cloudburst_proto::{FourTuple, SocketId, Time};
 
@@ -18,38 +21,37 @@ const GRACE: Duration = Duration::from_secs(3);
 
 /// How sockets are bound, and those whose port was abandoned of late.
 #[derive(Debug)]
-pub(in super::super) struct PortRotation {
+pub(in super::super) struct PortRotation<S> {
     pub(in super::super) dscp: u8,
     pub(in super::super) buffer_bytes: usize,
     /// What handles tell, by the sockets' numbers.
     pub(in super::super) addresses: Arc<LocalAddresses>,
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    pub(in super::super) watchers: Watchers,
+    /// Where sockets report what the network says of their datagrams.
+    notices: mpsc::Sender<Notice>,
     /// The oldest first. Few at a time: the protocol bounds how many ports it abandons.
-    pub(super) retired: Vec<Retired>,
+    pub(super) retired: Vec<Retired<S>>,
 }
 
 /// A socket whose port was abandoned.
 #[derive(Debug)]
-pub(super) struct Retired {
+pub(super) struct Retired<S> {
     /// The number of the one that has taken its place.
     pub(super) id: SocketId,
-    pub(super) socket: DatagramSocket,
+    pub(super) socket: S,
     until: Time,
 }
 
-impl PortRotation {
+impl<S: DatagramSocket> PortRotation<S> {
     pub(in super::super) fn new(
         (dscp, buffer_bytes): (u8, usize),
         addresses: Arc<LocalAddresses>,
-        #[cfg(any(target_os = "linux", target_os = "android"))] watchers: Watchers,
+        notices: mpsc::Sender<Notice>,
     ) -> Self {
         Self {
             dscp,
             buffer_bytes,
             addresses,
-            #[cfg(any(target_os = "linux", target_os = "android"))]
-            watchers,
+            notices,
             retired: Vec::new(),
         }
     }
@@ -60,7 +62,7 @@ impl PortRotation {
     }
 }
 
-impl Driver {
+impl<R: Runtime> Driver<R> {
     /// Binds another port in place of a socket's, as the protocol asks.
     pub(super) fn rotate_port(&mut self, id: SocketId) {
         let now = self.now();
@@ -68,11 +70,14 @@ impl Driver {
         let Some(old) = self.sockets.get_mut(index) else {
             return;
         };
-        let before = old.local();
-        let any_port = SocketAddr::new(before.ip(), 0);
+        let before = old.local_addr();
         let port_rotation = &mut self.port_rotation;
-        let (dscp, buffer_bytes) = (port_rotation.dscp, port_rotation.buffer_bytes);
-        let new = match old.bind_another(any_port, dscp, buffer_bytes) {
+        let any_port = SocketOptions {
+            address: SocketAddr::new(before.ip(), 0),
+            dscp: port_rotation.dscp,
+            buffer_bytes: port_rotation.buffer_bytes,
+        };
+        let mut new = match self.runtime.bind(&any_port) {
             Ok(new) => new,
             Err(error) => {
                 self.statistics.sockets.replace_errors += 1;
@@ -83,15 +88,13 @@ impl Driver {
         tracing::debug!(
             address = %before.ip(),
             from = before.port(),
-            to = new.local().port(),
+            to = new.local_addr().port(),
             "replacing a port that delivers nothing"
         );
-        port_rotation.addresses.set(index, new.local());
+        port_rotation.addresses.set(index, new.local_addr());
         // What the network says of the port before is not about this one.
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        if let Some(io) = new.udp() {
-            port_rotation.watchers.replace(id, io);
-        }
+        old.set_notices(None);
+        new.set_notices(Some(NoticeSender::new(id, port_rotation.notices.clone())));
         let retired = Retired {
             id,
             socket: std::mem::replace(old, new),
@@ -104,7 +107,7 @@ impl Driver {
     pub(super) fn log_path_replaced(&self, from: FourTuple, to: FourTuple) {
         let port = |four_tuple: FourTuple| {
             let socket = self.sockets.get(usize::from(four_tuple.socket.0));
-            socket.map_or(0, |socket| socket.local().port())
+            socket.map_or(0, |socket| socket.local_addr().port())
         };
         tracing::debug!(
             from = port(from),
@@ -128,9 +131,9 @@ impl Driver {
 pub(in super::super) struct LocalAddresses(RwLock<Vec<SocketAddr>>);
 
 impl LocalAddresses {
-    pub(in super::super) fn of(sockets: &[DatagramSocket]) -> Self {
+    pub(in super::super) fn of(sockets: &[impl DatagramSocket]) -> Self {
         Self(RwLock::new(
-            sockets.iter().map(DatagramSocket::local).collect(),
+            sockets.iter().map(DatagramSocket::local_addr).collect(),
         ))
     }
 

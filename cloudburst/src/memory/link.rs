@@ -17,6 +17,7 @@ pub struct Link {
     duplication: f64,
     reordering: f64,
     late_by: Duration,
+    jitter: Duration,
     /// Bits a second, and bytes that may wait.
     rate: Option<(NonZeroU64, usize)>,
 }
@@ -62,7 +63,7 @@ impl Link {
     }
 
     /// Delays each datagram with this probability by up to so much more, all delays alike likely, so
-    /// that others overtake it. Default 0. A probability of 1 is jitter.
+    /// that others overtake it. Default 0. [`with_jitter`](Self::with_jitter) keeps the order.
     ///
     /// # Errors
     ///
@@ -75,6 +76,14 @@ impl Link {
         self.reordering = checked("reordering", probability)?;
         self.late_by = late_by;
         Ok(self)
+    }
+
+    /// Delays each datagram by up to so much more, all delays alike likely, but none overtakes another.
+    /// Default: none.
+    #[must_use]
+    pub fn with_jitter(mut self, jitter: Duration) -> Self {
+        self.jitter = jitter;
+        self
     }
 
     /// Carries so many bits a second of UDP payload; up to `queue_bytes` wait for their turn, and what
@@ -113,6 +122,8 @@ pub(super) struct LinkState {
     random: Xoshiro256PlusPlus,
     /// When the queue will be empty.
     free_at: Option<Instant>,
+    /// When the last datagram arrives, but for what is late.
+    last: Option<Instant>,
 }
 
 impl LinkState {
@@ -123,6 +134,7 @@ impl LinkState {
             is_stated: false,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             free_at: None,
+            last: None,
         }
     }
 
@@ -134,6 +146,11 @@ impl LinkState {
             return Fate::Lost;
         }
         let mut arrives = out + self.link.delay;
+        if !self.link.jitter.is_zero() {
+            arrives += self.link.jitter.mul_f64(self.unit());
+            arrives = self.last.map_or(arrives, |last| last.max(arrives));
+            self.last = Some(arrives);
+        }
         if self.chance(self.link.reordering) {
             arrives += self.link.late_by.mul_f64(self.unit());
         }
@@ -237,6 +254,29 @@ mod tests {
         delays.sort_unstable();
         delays.dedup();
         assert!((30..70).contains(&delays.len()), "{}", delays.len());
+    }
+
+    #[test]
+    fn jitter_delays_and_keeps_the_order() {
+        let jitter = Duration::from_millis(50);
+        let mut link = state(Link::new(jitter).with_jitter(jitter));
+        let start = Instant::now();
+        let mut last = start;
+        // Close together, where the slowest holds others back, and far apart.
+        let close = (0..500).map(|number| start + Duration::from_millis(number));
+        let apart = (1..500).map(|number| start + Duration::from_secs(number));
+        let mut fastest = Duration::MAX;
+        for sent in close.chain(apart) {
+            let Fate::Arrives(at, None) = link.carry(sent, 100) else {
+                panic!("nothing is lost");
+            };
+            assert!(at >= last, "overtaken");
+            last = at;
+            let delay = at - sent;
+            assert!((jitter..=2 * jitter).contains(&delay), "{delay:?}");
+            fastest = fastest.min(delay);
+        }
+        assert!(fastest < jitter + jitter / 10, "{fastest:?}");
     }
 
     #[test]

@@ -5,20 +5,17 @@ use std::{
     io,
     net::SocketAddr,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{MemoryNetwork, state::Datagram};
-use crate::{
-    BindError,
-    socket::{Buffers, Train},
-};
+use crate::runtime::{Arrival, DatagramSocket, Datagrams, ReceiveBuffers};
 
 /// A bound socket; its port is free again when it is dropped.
 #[derive(Debug)]
-pub(crate) struct MemorySocket {
+pub struct MemorySocket {
     network: MemoryNetwork,
     local: SocketAddr,
     /// Wakes the driver when what is under way arrives.
@@ -34,47 +31,7 @@ impl MemorySocket {
         }
     }
 
-    pub(crate) fn bind_another(
-        &self,
-        address: SocketAddr,
-        buffer_bytes: usize,
-    ) -> Result<Self, BindError> {
-        self.network.bind_socket(address, buffer_bytes)
-    }
-
-    pub(crate) const fn local(&self) -> SocketAddr {
-        self.local
-    }
-
-    /// Sends all that is left of a train.
-    pub(crate) fn send(&self, train: &Train, bytes: &[u8]) -> usize {
-        let rest = &bytes[train.offset..train.end];
-        let mut state = self.network.state();
-        let now = Instant::now();
-        for bytes in rest.chunks(train.segment_bytes) {
-            let datagram = Datagram {
-                from: self.local,
-                ecn: train.ecn,
-                bytes: bytes.into(),
-            };
-            state.send(now, datagram, train.remote);
-        }
-        rest.len()
-    }
-
-    pub(crate) fn receive(&self, buffers: &mut Buffers) -> io::Result<usize> {
-        let (mut state, now) = (self.network.state(), Instant::now());
-        let filled = buffers.fill(|| {
-            let datagram = state.receive(now, self.local)?;
-            Some((datagram.from, datagram.ecn, datagram.bytes))
-        });
-        match filled {
-            0 => Err(io::ErrorKind::WouldBlock.into()),
-            _ => Ok(filled),
-        }
-    }
-
-    pub(crate) fn poll_receive_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_arrival(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let next = self.network.state().next_arrival(self.local, context);
         match next {
             Some(at) if at <= Instant::now() => Poll::Ready(()),
@@ -86,6 +43,48 @@ impl MemorySocket {
             }
             None => Poll::Pending,
         }
+    }
+}
+
+impl DatagramSocket for MemorySocket {
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Sends all.
+    fn poll_send(
+        &mut self,
+        _: &mut Context<'_>,
+        datagrams: &Datagrams<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let mut state = self.network.state();
+        let now = Instant::now();
+        for bytes in datagrams.iter() {
+            let datagram = Datagram {
+                from: self.local,
+                ecn: datagrams.ecn,
+                bytes: bytes.into(),
+            };
+            state.send(now, datagram, datagrams.remote);
+        }
+        Poll::Ready(Ok(datagrams.contents.len()))
+    }
+
+    fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &mut ReceiveBuffers,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_arrival(context));
+        let (mut state, now) = (self.network.state(), Instant::now());
+        while !buffers.is_full()
+            && let Some(datagram) = state.receive(now, self.local)
+        {
+            let arrival = Arrival::new(datagram.from).with_ecn(datagram.ecn);
+            // What is longer than any datagram has no room, and is lost.
+            buffers.push(arrival, &datagram.bytes);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) struct State {
     count: u64,
     /// Endpoints so far.
     pub(super) endpoints: u64,
+    /// When the first endpoint was bound.
+    pub(super) began: Option<Instant>,
 }
 
 /// A datagram on its way.
@@ -70,6 +72,7 @@ impl State {
             next_port: FIRST_DYNAMIC_PORT,
             count: 0,
             endpoints: 0,
+            began: None,
         }
     }
 

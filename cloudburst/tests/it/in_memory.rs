@@ -3,7 +3,7 @@
 use std::{net::IpAddr, num::NonZeroU64, time::Duration};
 
 use cloudburst::{
-    Endpoint, EndpointConfig, PeerId, Ports, Reason, SendError, SendOptions,
+    Endpoint, EndpointConfig, PeerId, Ports, Reason, SecretKey, Security, SendError, SendOptions,
     memory::{Link, MemoryNetwork, MemoryNetworkStatistics},
 };
 
@@ -75,6 +75,95 @@ fn the_seed_decides_what_is_lost() {
     };
     assert_eq!(run(3), run(3));
     assert_ne!(run(3), run(4));
+}
+
+/// With key pairs the calendar is part of what is sent.
+#[test]
+fn the_seed_decides_when_messages_arrive_between_key_pairs() {
+    let run = |seed| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build();
+        runtime.unwrap().block_on(async move {
+            let network = MemoryNetwork::new(seed);
+            let link = Link::new(Duration::from_millis(10)).with_loss(0.2).unwrap();
+            network.set_default_link(link.with_jitter(Duration::from_millis(7)));
+            let [ours, theirs] = [1, 2].map(|number| SecretKey::new([number; 32]));
+            let listed = Security::with_allowed(theirs.clone(), [ours.public()]);
+            let server = EndpointConfig::server(4433, listed).with_local([SERVER]);
+            let server = network.bind(server.unwrap()).await.unwrap();
+            let client = EndpointConfig::client(Security::key_pair(ours)).with_local([CLIENT]);
+            let client = network.bind(client.unwrap()).await.unwrap();
+            let addresses = server.local_addrs();
+            let peer = client.connect_to(theirs.public(), addresses).await.unwrap();
+            let mut completions = Vec::new();
+            for number in 1..=20 {
+                let receipt = client.send(peer, patterned(number * 400)).await.unwrap();
+                completions.push((receipt.completion, receipt.sent));
+            }
+            completions
+        })
+    };
+    assert_eq!(run(3), run(3));
+    assert_ne!(run(3), run(4));
+}
+
+/// Sends so many messages of 20 kB over a link, and returns the symbols that were sent beyond those needed.
+async fn sent_in_vain(link: Link) -> u32 {
+    let network = MemoryNetwork::new(5);
+    network.set_default_link(link);
+    let (client, server, peer) = pair(&network).await;
+    let mut beyond = 0;
+    for _ in 0..20 {
+        let message = patterned(20_000);
+        let receipt = client.send(peer, message.clone()).await.unwrap();
+        assert_eq!(server.recv().await.unwrap().message, message);
+        beyond += receipt.sent - receipt.symbols;
+    }
+    let counted = client.statistics().await.unwrap().protocol;
+    assert_eq!(
+        counted.symbols_sent - counted.symbols_delivered,
+        u64::from(beyond)
+    );
+    beyond
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_lost_is_made_up_for_and_counted() {
+    let perfect = Link::new(Duration::from_millis(10));
+    let lossy = perfect.clone().with_loss(0.3).unwrap();
+    let (without, with) = (sent_in_vain(perfect).await, sent_in_vain(lossy).await);
+    // Of 17 symbols in 20 kB, 20 times, 0.3 / 0.7 more are needed: 146, less five standard deviations.
+    assert!(
+        with >= without + 80,
+        "{with} with losses, {without} without"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn jitter_and_late_datagrams_take_time_and_break_nothing() {
+    let link = Link::new(Duration::from_millis(10));
+    let jittered = link.clone().with_jitter(Duration::from_millis(30));
+    let late = link.clone().with_reordering(0.5, Duration::from_millis(30));
+    let mut completions = Vec::new();
+    for link in [link, jittered, late.unwrap()] {
+        let network = MemoryNetwork::new(5);
+        network.set_default_link(link);
+        let (client, server, peer) = pair(&network).await;
+        let mut sum = Duration::ZERO;
+        for number in 1..=50 {
+            let message = patterned(number * 400);
+            sum += client.send(peer, message.clone()).await.unwrap().completion;
+            assert_eq!(server.recv().await.unwrap().message, message);
+        }
+        completions.push(sum / 50);
+    }
+    let [plain, jittered, late] = completions[..] else {
+        panic!("three links");
+    };
+    assert!(jittered > plain + Duration::from_millis(15), "{jittered:?}");
+    assert!(late > plain + Duration::from_millis(5), "{late:?}");
 }
 
 /// A server that has just started has the first message sent again, with a token.

@@ -17,6 +17,7 @@ mod peers;
 mod ports;
 mod requests;
 mod restart;
+mod runtime;
 mod surface;
 mod without_async;
 
