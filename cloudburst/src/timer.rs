@@ -112,7 +112,7 @@ mod tokio_timer {
     }
 
     impl TokioTimer {
-        /// Makes a timer.
+        /// Makes a timer of the runtime at hand.
         ///
         /// # Panics
         ///

@@ -19,7 +19,7 @@ pub struct ReceiveBuffers {
     pub(crate) filled: usize,
 }
 
-/// Where a datagram has come from, and how it was marked.
+/// Describes where a datagram has come from, and how it was marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Arrival {
@@ -48,7 +48,7 @@ impl Arrival {
         self
     }
 
-    /// States the mark.
+    /// States the mark that it bears.
     #[must_use]
     pub const fn with_ecn(mut self, ecn: Ecn) -> Self {
         self.ecn = ecn;
