@@ -4,7 +4,6 @@ mod bulk;
 mod campaign;
 mod cell;
 mod measurement;
-mod order;
 mod rig;
 mod row;
 mod scheme;
@@ -13,11 +12,11 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueHint};
-use flow_cli::{ExitCode, Signals, print_json};
-use tokio_util::sync::CancellationToken;
+use flow_cli::{ExitCode, print_json};
+use flow_testbed::campaign::{Campaign, Skip};
 
 use crate::{
-    campaign::{Campaign, Skip},
+    campaign::Bonding,
     cell::Cell,
     measurement::Timing,
     rig::Rig,
@@ -75,19 +74,12 @@ async fn main() -> std::process::ExitCode {
 async fn run(arguments: &Arguments) -> Result<()> {
     let campaign = campaign(arguments)?;
     Rig::require()?;
-    eprintln!(
-        "cells: {}, schemes: {}, seeds: {}; about {} minutes",
-        campaign.cells.len(),
-        campaign.schemes.len(),
-        campaign.seeds,
-        campaign.length().as_secs().div_ceil(60)
-    );
     let cells = campaign.cells.clone();
-    let (rows, skips) = measure(campaign).await?;
+    let (rows, skips) = campaign.run_until_signal().await?;
     print(arguments, &cells, &rows, &skips)
 }
 
-fn campaign(arguments: &Arguments) -> Result<Campaign> {
+fn campaign(arguments: &Arguments) -> Result<Campaign<Bonding>> {
     let quick = arguments.quick;
     let cells = cell::chosen(arguments.cell.as_deref(), quick);
     if cells.is_empty() {
@@ -109,7 +101,12 @@ fn campaign(arguments: &Arguments) -> Result<Campaign> {
     } else {
         "target/bond"
     };
+    let measurement = Bonding {
+        timing,
+        splitter: splitter.unwrap_or_else(|| own.with_file_name("splitter")),
+    };
     Ok(Campaign {
+        measurement,
         cells,
         schemes: if schemes.is_empty() {
             Scheme::ALL.to_vec()
@@ -117,26 +114,9 @@ fn campaign(arguments: &Arguments) -> Result<Campaign> {
             schemes
         },
         seeds: arguments.seeds.unwrap_or(if quick { 3 } else { 5 }),
-        timing,
-        splitter: splitter.unwrap_or_else(|| own.with_file_name("splitter")),
         out: arguments.out.clone().unwrap_or_else(|| out.into()),
         resume: arguments.resume,
     })
-}
-
-/// Measures on a thread of its own, so that signals are heard.
-async fn measure(campaign: Campaign) -> Result<(Vec<Row>, Vec<Skip>)> {
-    let cancel = CancellationToken::new();
-    let cancelled = cancel.clone();
-    let measuring = tokio::task::spawn_blocking(move || campaign.run(&cancelled));
-    let mut signals = Signals::listen()?;
-    let mut measuring = std::pin::pin!(measuring);
-    loop {
-        tokio::select! {
-            measured = &mut measuring => break measured.context("the measurement panicked")?,
-            _ = signals.next() => cancel.cancel(),
-        }
-    }
 }
 
 fn print(arguments: &Arguments, cells: &[Cell], rows: &[Row], skips: &[Skip]) -> Result<()> {

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use flow_report::Summary;
 use flow_testbed::{
     namespace::Counters,
+    order::{Arrivals, Capture},
     traffic,
     workload::{Role, Schedule, ShortFlows, Workload},
 };
@@ -19,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     bulk::{Noted, PORT, Transfers},
     cell::Cell,
-    order::{Arrivals, Capture},
     rig::{Rig, address_of_tunnel},
     scheme::Scheme,
 };

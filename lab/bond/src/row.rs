@@ -1,10 +1,10 @@
 //! What is written down: a row for each run, and what the runs of a scheme in a cell come to together.
 
 use flow_report::{Median, Table};
-use flow_testbed::parallel::Direction;
+use flow_testbed::{campaign::Skip, parallel::Direction};
 use serde::{Deserialize, Serialize};
 
-use crate::{campaign::Skip, cell::Cell, measurement::Outcome, scheme::Scheme};
+use crate::{cell::Cell, measurement::Outcome, scheme::Scheme};
 
 /// The result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ impl Row {
             rtt_p50_ms: noted.rtt_p50_ms,
             rtt_p99_ms: noted.rtt_p99_ms,
             packets: arrivals.packets,
-            out_of_order: arrivals.out_of_order as f64 / arrivals.packets.max(1) as f64,
+            out_of_order: arrivals.late_part(),
             spurious_retransmits: tcp.spurious_retransmits,
             retransmits: tcp.retransmits,
             paws: tcp.paws,
@@ -112,12 +112,16 @@ pub(crate) fn table(cells: &[Cell], rows: &[Row], skips: &[Skip]) -> Table {
             if of(scheme).next().is_some() {
                 let rows: Vec<_> = of(scheme).collect();
                 table.row(line(cell, scheme, &rows, of("best_single")));
-            } else if skips.iter().any(|it| it.is_of(cell, scheme)) {
+            } else if skips.iter().any(|it| is_of(it, cell, scheme)) {
                 table.row(unavailable(cell, scheme));
             }
         }
     }
     table
+}
+
+fn is_of(skip: &Skip, cell: &Cell, scheme: &str) -> bool {
+    skip.case == cell.case.name && skip.scheme == scheme
 }
 
 fn unavailable(cell: &Cell, scheme: &str) -> [String; 12] {
@@ -165,8 +169,10 @@ fn line<'a>(
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use flow_testbed::order::Arrivals;
+
     use super::*;
-    use crate::{bulk::Noted, cell, measurement::TcpEvents, order::Arrivals};
+    use crate::{bulk::Noted, cell, measurement::TcpEvents};
 
     /// A row of the first cell of a name, with a goodput.
     pub(crate) fn row(cell: &str, scheme: Scheme, seed: u64, goodput_mbit: f64) -> Row {
@@ -225,8 +231,8 @@ pub(crate) mod tests {
     #[test]
     fn scheme_that_is_not_available_has_a_line_that_says_so() {
         let name = "30+8-f1-up-loss0-jitter0";
-        let skip = |case, scheme| Skip {
-            case,
+        let skip = |case: &str, scheme| Skip {
+            case: case.to_owned(),
             scheme,
             reason: String::new(),
         };

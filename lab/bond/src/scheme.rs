@@ -2,10 +2,11 @@
 
 mod splitter;
 
-use std::{fmt::Write as _, path::Path};
+use std::path::Path;
 
 use anyhow::Result;
 use flow_testbed::{
+    multipath::{self, NextHop},
     namespace::{Namespace, NamespaceError},
     require::Requirement::{File, Program},
     scheme::Agent,
@@ -16,12 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::splitter::{Policy, key_file};
 use crate::{
-    cell::Case,
+    cell::{Case, Tunnel},
     rig::{Rig, address_of_tunnel, device, tunnel_address},
 };
-
-/// The table with a default route into a tunnel, and the mark that selects it.
-const FIRST_TABLE: usize = 101;
 
 /// A way to spread packets over tunnels, applied at both borders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,11 +89,12 @@ impl Scheme {
     ) -> Result<Applied> {
         let mut applied = Applied::default();
         for (number, border) in rig.borders.iter().enumerate() {
+            let hops = next_hops(number, rig.case);
             match self {
                 Self::BestSingle => {}
-                Self::EcmpFlow => hash_flows(border, number, rig.case)?,
-                Self::EcmpPacket => spray_packets(border, number, rig.case)?,
-                Self::Mptcp => pin_addresses(border, number, rig.case)?,
+                Self::EcmpFlow => multipath::hash_flows(border, &hops)?,
+                Self::EcmpPacket => multipath::spray_packets(border, &hops, &[LAN, GENERATOR])?,
+                Self::Mptcp => pin_addresses(border, number, &hops)?,
                 Self::Splitter(policy) => {
                     let key = applied.key.take().map_or_else(key_file, Ok)?;
                     let agent = Agent::launch(border, splitter, |directory| {
@@ -124,66 +123,29 @@ impl Applied {
     }
 }
 
-fn hash_flows(border: &Namespace, number: usize, case: Case) -> Result<(), NamespaceError> {
-    border.sysctl("net.ipv4.fib_multipath_hash_policy", "1")?;
-    let mut route = "ip route replace default".to_owned();
-    for (tunnel, weight) in weights(case).into_iter().enumerate() {
-        let (far, device) = (tunnel_address(1 - number, tunnel), device(tunnel));
-        let _ = write!(route, " nexthop via {far} dev {device} weight {weight}");
-    }
-    border.run(&route)?;
-    Ok(())
-}
-
-fn spray_packets(border: &Namespace, number: usize, case: Case) -> Result<(), NamespaceError> {
-    for tunnel in 0..case.tunnels.len() {
-        let table = add_table(border, number, tunnel)?;
-        border.run(&format!("ip rule add fwmark {table} table {table}"))?;
-    }
-    let turns = turns(&weights(case));
-    let map: Vec<_> = turns
-        .iter()
-        .enumerate()
-        .map(|(turn, tunnel)| format!("{turn} : {}", FIRST_TABLE + tunnel))
-        .collect();
-    let rules = format!(
-        "table ip bond {{
-           chain from-site {{
-             type filter hook prerouting priority mangle; policy accept;
-             iifname {{ {LAN}, {GENERATOR} }} meta mark set numgen inc mod {} map {{ {} }}
-           }}
-         }}\n",
-        turns.len(),
-        map.join(", ")
-    );
-    border.run_with_input("nft -f -", &rules)?;
-    Ok(())
-}
-
 /// Sends what comes from or goes to an address of site A's bulk host into the tunnel that it belongs to.
-fn pin_addresses(border: &Namespace, number: usize, case: Case) -> Result<(), NamespaceError> {
+fn pin_addresses(
+    border: &Namespace,
+    number: usize,
+    hops: &[NextHop],
+) -> Result<(), NamespaceError> {
     let side = if number == 0 { "from" } else { "to" };
-    for tunnel in 0..case.tunnels.len() {
-        let (table, address) = (
-            add_table(border, number, tunnel)?,
-            address_of_tunnel(tunnel),
-        );
+    for (tunnel, hop) in hops.iter().enumerate() {
+        let table = multipath::add_table(border, tunnel, hop)?;
+        let address = address_of_tunnel(tunnel);
         border.run(&format!("ip rule add {side} {address} table {table}"))?;
     }
     Ok(())
 }
 
-/// A table whose default route leads into a tunnel; what is meant for the own site has a more specific route.
-fn add_table(border: &Namespace, number: usize, tunnel: usize) -> Result<usize, NamespaceError> {
-    let table = FIRST_TABLE + tunnel;
-    let (far, device) = (tunnel_address(1 - number, tunnel), device(tunnel));
-    border.run(&format!(
-        "ip route add default via {far} dev {device} table {table}"
-    ))?;
-    if tunnel == 0 {
-        border.run("ip rule add priority 100 table main suppress_prefixlength 0")?;
-    }
-    Ok(table)
+/// The far ends of the tunnels as a border sees them.
+fn next_hops(border: usize, case: Case) -> Vec<NextHop> {
+    let hop = |(index, tunnel): (usize, &Tunnel)| NextHop {
+        gateway: tunnel_address(1 - border, index),
+        device: device(index).to_owned(),
+        rate_mbit: tunnel.rate_mbit,
+    };
+    case.tunnels.iter().enumerate().map(hop).collect()
 }
 
 /// Has a connection of the bulk hosts open a subflow from each address.
@@ -201,64 +163,9 @@ fn allow_subflows(rig: &Rig) -> Result<(), NamespaceError> {
     Ok(())
 }
 
-/// The smallest whole numbers in proportion to the rates.
-fn weights(case: Case) -> Vec<u32> {
-    let divisor = |mut one: u32, mut other: u32| {
-        while other > 0 {
-            (one, other) = (other, one % other);
-        }
-        one
-    };
-    let rates = case.tunnels.iter().map(|it| it.rate_mbit);
-    let common = rates.clone().fold(0, divisor).max(1);
-    rates.map(|rate| rate / common).collect()
-}
-
-/// The tunnel of each turn of a round in which each has as many as its weight, evenly spread.
-fn turns(weights: &[u32]) -> Vec<usize> {
-    let all: u32 = weights.iter().sum();
-    let mut credits = vec![0_i64; weights.len()];
-    let mut turns = Vec::new();
-    for _ in 0..all {
-        for (credit, weight) in credits.iter_mut().zip(weights) {
-            *credit += i64::from(*weight);
-        }
-        // Of equal ones the first.
-        let richest = (0..weights.len()).rev().max_by_key(|it| credits[*it]);
-        let richest = richest.unwrap_or(0);
-        credits[richest] -= i64::from(all);
-        turns.push(richest);
-    }
-    turns
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cell;
-
-    fn case(name: &str) -> Case {
-        cell::chosen(Some(name), false)[0].case
-    }
-
-    #[test]
-    fn weights_are_the_rates_in_small_numbers() {
-        assert_eq!(weights(case("30+8-")), [15, 4]);
-        assert_eq!(weights(case("20+20-f1-")), [1, 1]);
-        assert_eq!(weights(case("50+50+20-")), [5, 5, 2]);
-    }
-
-    #[test]
-    fn turns_of_a_tunnel_are_spread_over_the_round() {
-        assert_eq!(turns(&[1, 1]), [0, 1]);
-        let turns = turns(&[15, 4]);
-        let slow: Vec<_> = (0..19).filter(|it| turns[*it] == 1).collect();
-        assert_eq!(slow.len(), 4);
-        assert!(
-            slow.windows(2)
-                .all(|pair| (4..=5).contains(&(pair[1] - pair[0])))
-        );
-    }
 
     #[test]
     fn every_scheme_has_a_name_of_its_own() {

@@ -22,7 +22,10 @@ pub enum CpuError {
 }
 
 /// CPU time since boot that all cores together were not idle.
-pub(crate) fn busy() -> Result<Duration, CpuError> {
+///
+/// # Errors
+/// When the kernel does not tell it in a form that is known.
+pub fn busy() -> Result<Duration, CpuError> {
     time_of(busy_ticks)
 }
 

@@ -3,12 +3,15 @@
 //! Everything happens in [anonymous network namespaces](namespace::Namespace): the kernel removes
 //! them, and all that was made in them, when the last process that holds them ends, however it ends.
 
-mod cpu;
+pub mod campaign;
+pub mod cpu;
 pub mod demo;
 pub mod experiment;
 pub mod finished;
 pub mod home;
+pub mod multipath;
 pub mod namespace;
+pub mod order;
 pub mod parallel;
 pub mod prometheus;
 pub mod require;

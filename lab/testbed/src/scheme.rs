@@ -2,6 +2,7 @@
 
 mod agent;
 mod configuration;
+mod refusal;
 mod state;
 
 use std::{
@@ -13,7 +14,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use self::state::State;
-pub use self::{agent::Agent, configuration::METRICS, state::StateError};
+pub use self::{agent::Agent, configuration::METRICS, refusal::refusal, state::StateError};
 use crate::{
     namespace::NamespaceError,
     topology::{Border, GENERATOR, LAN, TUNNELS, Topology},

@@ -21,13 +21,18 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     namespace::NamespaceError,
     topology::{Host, Topology},
-    workload::{Class, Role, Schedule},
+    workload::{Class, Flow, Role, Schedule},
 };
 
 /// How often the observer hears of the time.
 const TICK: Duration = Duration::from_millis(50);
 /// From the start of the threads to the first flow, so that all listen by then.
 const LEAD: Duration = Duration::from_millis(100);
+
+/// The TCP port at which hosts listen.
+pub const PORT: u16 = station::PORT;
+/// The smallest upload, which is its own number.
+pub const MIN_UPLOAD_BYTES: u32 = station::NUMBER_BYTES as u32;
 
 /// Records what became of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +45,21 @@ pub struct Outcome {
     pub completion: Option<Duration>,
 }
 
+/// One TCP connection between any two hosts that carries data one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// When it starts, counted from the start of the traffic.
+    pub at: Duration,
+    /// The host that connects, by its place in the list of hosts.
+    pub initiator: usize,
+    /// The host that listens.
+    pub responder: usize,
+    /// Whether the initiator sends the data; else the responder does.
+    pub upload: bool,
+    /// Payload, of an upload at least [`MIN_UPLOAD_BYTES`].
+    pub bytes: u32,
+}
+
 /// Why traffic could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -48,10 +68,10 @@ pub enum TrafficError {
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
     /// A host could not make its sockets or its runtime.
-    #[error("{role:?} cannot start: {source}")]
+    #[error("{host} cannot start: {source}")]
     Start {
-        /// The host.
-        role: Role,
+        /// The name of its namespace.
+        host: String,
         /// What the kernel said.
         source: io::Error,
     },
@@ -93,18 +113,63 @@ pub fn run_between(
     cancel: &CancellationToken,
     observer: &mut dyn FnMut(Duration),
 ) -> Result<Vec<Outcome>, TrafficError> {
-    let record = Arc::new(Record::new(schedule));
+    // A role without a host has a number that no host has.
+    let number = |role| {
+        let found = hosts.iter().position(|(own, _)| *own == role);
+        found.unwrap_or(hosts.len())
+    };
+    let flows = schedule.flows();
+    let transfers = flows.iter().map(|flow| Transfer {
+        at: flow.at,
+        initiator: number(flow.initiator),
+        responder: number(flow.responder),
+        upload: flow.upload,
+        bytes: flow.bytes,
+    });
+    let hosts: Vec<_> = hosts.iter().map(|(_, host)| *host).collect();
+    let transfers: Arc<[_]> = transfers.collect();
+    let completions = run_transfers(
+        &hosts,
+        &transfers,
+        schedule.length(),
+        drain,
+        cancel,
+        observer,
+    )?;
+    let outcome = |(flow, completion): (&Flow, _)| Outcome {
+        class: flow.class,
+        at: flow.at,
+        completion,
+    };
+    Ok(flows.iter().zip(completions).map(outcome).collect())
+}
+
+/// Runs `transfers`, which are ordered by time and name hosts by their place in `hosts`, like [`run`]. `length` is
+/// when no more of them start. Returns how long each took, or nothing where it had not finished.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_transfers(
+    hosts: &[&Host],
+    transfers: &Arc<[Transfer]>,
+    length: Duration,
+    drain: Duration,
+    cancel: &CancellationToken,
+    observer: &mut dyn FnMut(Duration),
+) -> Result<Vec<Option<Duration>>, TrafficError> {
+    let record = Arc::new(Record::new(transfers.len()));
     let stop = cancel.child_token();
     // However this function is left, the threads end.
     let _stop_on_return = stop.clone().drop_guard();
     let mut threads = Vec::with_capacity(hosts.len());
-    for &(role, host) in hosts {
-        let station = station::Station::new(role, hosts, schedule, &record);
+    for (number, host) in hosts.iter().enumerate() {
+        let station = station::Station::new(number, hosts, transfers, &record);
         let stop = stop.clone();
-        threads.push((role, host.namespace.spawn(move || station.run(&stop))?));
+        let thread = host.namespace.spawn(move || station.run(&stop))?;
+        threads.push((host.namespace.name().to_owned(), thread));
     }
 
-    let last = schedule.length() + drain;
+    let last = length + drain;
     loop {
         thread::sleep(TICK);
         if cancel.is_cancelled() {
@@ -112,23 +177,23 @@ pub fn run_between(
         }
         let now = Instant::now().saturating_duration_since(record.epoch);
         observer(now);
-        let all_done = record.settled.load(Ordering::Relaxed) == schedule.flows().len();
+        let all_done = record.settled.load(Ordering::Relaxed) == transfers.len();
         let host_ended = threads.iter().any(|(_, thread)| thread.is_finished());
-        if now >= last || (all_done && now >= schedule.length()) || host_ended {
+        if now >= last || (all_done && now >= length) || host_ended {
             break;
         }
     }
     stop.cancel();
-    for (role, thread) in threads {
+    for (host, thread) in threads {
         let ended = thread
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        ended?.map_err(|source| TrafficError::Start { role, source })?;
+        ended?.map_err(|source| TrafficError::Start { host, source })?;
     }
     if cancel.is_cancelled() {
         Err(TrafficError::Cancelled)
     } else {
-        Ok(record.outcomes(schedule))
+        Ok(record.completions())
     }
 }
 
@@ -150,11 +215,10 @@ struct Marks {
 }
 
 impl Record {
-    fn new(schedule: &Schedule) -> Self {
-        let marks = schedule.flows().iter().map(|_| Marks::default()).collect();
+    fn new(transfers: usize) -> Self {
         Self {
             epoch: Instant::now() + LEAD,
-            marks,
+            marks: (0..transfers).map(|_| Marks::default()).collect(),
             settled: AtomicUsize::new(0),
         }
     }
@@ -184,22 +248,13 @@ impl Record {
         u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX).max(1)
     }
 
-    fn outcomes(&self, schedule: &Schedule) -> Vec<Outcome> {
+    fn completions(&self) -> Vec<Option<Duration>> {
         let completion = |marks: &Marks| {
             let started = marks.started_ns.load(Ordering::Relaxed);
             let finished = marks.finished_ns.load(Ordering::Relaxed);
             (finished > 0).then(|| Duration::from_nanos(finished.saturating_sub(started)))
         };
-        schedule
-            .flows()
-            .iter()
-            .zip(&self.marks)
-            .map(|(flow, marks)| Outcome {
-                class: flow.class,
-                at: flow.at,
-                completion: completion(marks),
-            })
-            .collect()
+        self.marks.iter().map(completion).collect()
     }
 }
 

@@ -1,10 +1,10 @@
 //! The splitter's daemon as it is configured at both borders.
 
-use std::{fmt::Write as _, fs, io::Write as _, path::Path, process::Command};
+use std::{fmt::Write as _, io::Write as _, path::Path};
 
 use anyhow::{Context as _, Result};
 use flow_testbed::{
-    scheme::METRICS,
+    scheme::{METRICS, refusal},
     topology::{GENERATOR, LAN},
 };
 
@@ -55,26 +55,11 @@ impl Policy {
 
     /// What the program says against the configuration, if it refuses it.
     pub(crate) fn refused(self, case: Case, splitter: &Path) -> Result<Option<String>> {
-        let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
-        let file = directory.path().join("splitter.toml");
         let key = key_file()?;
-        let text = self.configuration(case, 0, directory.path(), key.path());
-        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        let checked = Command::new(splitter).arg("check").arg(&file).output();
-        let checked = checked.with_context(|| format!("cannot run {}", splitter.display()))?;
-        if checked.status.success() {
-            return Ok(None);
-        }
-        let said = [checked.stdout, checked.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        let prefix = format!("{}:", file.display());
-        // A program that knows no balancers misses what it has instead, too.
-        let lines = said.lines().filter(|it| it.contains(&prefix));
-        let about_balance = lines.clone().find(|it| it.contains(" balance"));
-        let first = about_balance.or_else(|| lines.clone().next());
-        let reason = first.unwrap_or("without a reason").trim();
-        let reason = reason.strip_prefix(&prefix).unwrap_or(reason);
-        Ok(Some(format!("the splitter refuses it: {reason}")))
+        let refusal = refusal(splitter, |directory| {
+            self.configuration(case, 0, directory, key.path())
+        });
+        Ok(refusal?)
     }
 
     /// The configuration at a border (0 or 1), with the daemon's files in `directory`.

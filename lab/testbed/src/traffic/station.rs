@@ -19,14 +19,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::Record;
-use crate::{
-    topology::Host,
-    workload::{Flow, Role, Schedule},
-};
+use super::{Record, Transfer};
+use crate::topology::Host;
 
-const PORT: u16 = 5001;
-const NUMBER_BYTES: usize = size_of::<u32>();
+pub(super) const PORT: u16 = 5001;
+pub(super) const NUMBER_BYTES: usize = size_of::<u32>();
 
 /// How long to wait when a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
@@ -41,36 +38,32 @@ thread_local! {
 
 /// A host, ready to be run inside its namespace.
 pub(super) struct Station {
-    role: Role,
+    /// Its place in the list of hosts.
+    number: usize,
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// The address of each role, in the order of the enum.
-    addresses: [Ipv4Addr; 4],
-    schedule: Arc<Schedule>,
+    /// The address of each host.
+    addresses: Vec<Ipv4Addr>,
+    transfers: Arc<[Transfer]>,
     record: Arc<Record>,
 }
 
 impl Station {
     pub(super) fn new(
-        role: Role,
-        hosts: &[(Role, &Host)],
-        schedule: &Arc<Schedule>,
+        number: usize,
+        hosts: &[&Host],
+        transfers: &Arc<[Transfer]>,
         record: &Arc<Record>,
     ) -> Self {
-        // Nothing listens at the address of a role without a host.
-        let mut addresses = [Ipv4Addr::UNSPECIFIED; 4];
-        for &(role, host) in hosts {
-            addresses[role as usize] = host.ipv4;
-        }
         let shared = Shared {
-            addresses,
-            schedule: Arc::clone(schedule),
+            addresses: hosts.iter().map(|host| host.ipv4).collect(),
+            transfers: Arc::clone(transfers),
             record: Arc::clone(record),
         };
         Self {
-            role,
+            number,
             shared: Arc::new(shared),
         }
     }
@@ -82,7 +75,7 @@ impl Station {
             .enable_time()
             .build()?;
         runtime.block_on(async {
-            let listener = TcpListener::bind(self.shared.address(self.role)).await?;
+            let listener = TcpListener::bind(self.shared.address(self.number)).await?;
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = async { tokio::join!(self.open_flows(), self.accept_flows(&listener)); } => {}
@@ -92,13 +85,12 @@ impl Station {
     }
 
     async fn open_flows(&self) {
-        let flows = self.shared.schedule.flows().iter().enumerate();
-        for (number, flow) in flows.filter(|(_, flow)| flow.initiator == self.role) {
-            sleep_until(Instant::from_std(self.shared.record.epoch + flow.at)).await;
+        let transfers = self.shared.transfers.iter().enumerate();
+        for (number, &transfer) in transfers.filter(|(_, it)| it.initiator == self.number) {
+            sleep_until(Instant::from_std(self.shared.record.epoch + transfer.at)).await;
             let shared = Arc::clone(&self.shared);
             tokio::spawn(async move {
-                let flow = &shared.schedule.flows()[number];
-                if shared.initiate(number, flow).await.is_err() {
+                if shared.initiate(number, &transfer).await.is_err() {
                     shared.record.settle(number);
                 }
             });
@@ -122,11 +114,13 @@ impl Station {
 }
 
 impl Shared {
-    fn address(&self, role: Role) -> SocketAddr {
-        (self.addresses[role as usize], PORT).into()
+    /// Where a host listens. Nobody does at that of one that is not there.
+    fn address(&self, host: usize) -> SocketAddr {
+        let address = self.addresses.get(host);
+        (*address.unwrap_or(&Ipv4Addr::UNSPECIFIED), PORT).into()
     }
 
-    async fn initiate(&self, number: usize, flow: &Flow) -> io::Result<()> {
+    async fn initiate(&self, number: usize, flow: &Transfer) -> io::Result<()> {
         let request = u32::try_from(number)
             .map_err(io::Error::other)?
             .to_be_bytes();
@@ -152,7 +146,7 @@ impl Shared {
         let mut number = [0; NUMBER_BYTES];
         stream.read_exact(&mut number).await?;
         let number = u32::from_be_bytes(number) as usize;
-        let flow = self.schedule.flows().get(number);
+        let flow = self.transfers.get(number);
         let flow = flow.ok_or_else(|| io::Error::other("no such flow"))?;
         if flow.upload {
             receive(&stream, flow.bytes as usize - NUMBER_BYTES).await?;

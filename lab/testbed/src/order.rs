@@ -17,7 +17,6 @@ use std::{
 };
 
 use etherparse::{Ipv4HeaderSlice, TcpHeaderSlice};
-use flow_testbed::namespace::{Namespace, NamespaceError};
 use nix::{
     errno::Errno,
     sys::{
@@ -29,6 +28,8 @@ use nix::{
     },
 };
 
+use crate::namespace::{Namespace, NamespaceError};
+
 /// Longer than the headers of IPv4 and TCP can be.
 const HEADERS_BYTES: usize = 128;
 /// Enough for half a second at 120 Mbit/s, as the kernel counts packets.
@@ -38,10 +39,29 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 
 /// Packets with data of one port's connections, as they arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Arrivals {
-    pub(crate) packets: u64,
+pub struct Arrivals {
+    /// All packets with data.
+    pub packets: u64,
     /// Packets that one sent after them had overtaken.
-    pub(crate) out_of_order: u64,
+    pub out_of_order: u64,
+}
+
+impl std::ops::Add for Arrivals {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            packets: self.packets + other.packets,
+            out_of_order: self.out_of_order + other.out_of_order,
+        }
+    }
+}
+
+impl Arrivals {
+    /// The part of the packets that had been overtaken, from 0 to 1; 0 without any.
+    pub fn late_part(&self) -> f64 {
+        self.out_of_order as f64 / self.packets.max(1) as f64
+    }
 }
 
 /// The connection that a packet belongs to, in its direction.
@@ -58,9 +78,9 @@ struct Tracker {
     arrivals: Arrivals,
 }
 
-/// Looks at what arrives at a host, on a thread of its own.
+/// Looks at what arrives at a host, on a thread of its own. Dropping it ends that.
 #[derive(Debug)]
-pub(crate) struct Capture {
+pub struct Capture {
     counts: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<nix::Result<Arrivals>, NamespaceError>>>,
@@ -68,7 +88,10 @@ pub(crate) struct Capture {
 
 impl Capture {
     /// Starts looking at what arrives in a namespace for or from a TCP port; nothing counts yet.
-    pub(crate) fn start(host: &Namespace, port: u16) -> Result<Self, NamespaceError> {
+    ///
+    /// # Errors
+    /// [`NamespaceError::Enter`] when there is no thread to be had.
+    pub fn start(host: &Namespace, port: u16) -> Result<Self, NamespaceError> {
         let counts = Arc::new(AtomicBool::new(false));
         let stop = Arc::new(AtomicBool::new(false));
         let (counting, stopped) = (Arc::clone(&counts), Arc::clone(&stop));
@@ -81,12 +104,15 @@ impl Capture {
     }
 
     /// Says whether packets count from now on.
-    pub(crate) fn count(&self, counts: bool) {
+    pub fn count(&self, counts: bool) {
         self.counts.store(counts, Ordering::Relaxed);
     }
 
-    /// Ends the capture; what has counted.
-    pub(crate) fn end(mut self) -> Result<nix::Result<Arrivals>, NamespaceError> {
+    /// Ends the capture and returns what has counted.
+    ///
+    /// # Errors
+    /// When its thread could not be put into the namespace; inside, what the kernel said of its socket.
+    pub fn end(mut self) -> Result<nix::Result<Arrivals>, NamespaceError> {
         self.join().unwrap_or(Ok(Ok(Arrivals::default())))
     }
 
