@@ -8,7 +8,7 @@ use workspace_rules::cargo;
 use crate::{WORKSPACE, assert_none, crates_of};
 
 /// Packages from the bottom up: each uses only those above it in this list. Proofs come last.
-const ORDER: [&str; 47] = [
+const ORDER: [&str; 48] = [
     // Decisions: no_std, no I/O, no clock.
     "flow-balance",
     "splitter-policy",
@@ -50,6 +50,7 @@ const ORDER: [&str; 47] = [
     "splitter-demo",
     "bond",
     "twin",
+    "fabric",
     "vm-guest",
     "hostile",
     "instructions",

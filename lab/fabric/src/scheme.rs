@@ -1,0 +1,201 @@
+//! How a leaf chooses the spine of a packet: what is compared.
+
+use std::{fmt::Write as _, path::Path};
+
+use anyhow::Result;
+use flow_testbed::{
+    multipath::{self, NextHop},
+    scheme::{Agent, METRICS, refusal},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cell::Cell,
+    rig::{Leaf, QUEUE_MS, Rig, host_devices, next_hops},
+};
+
+/// A way to choose among spines, applied at every leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    /// The kernel's multipath by hash of the 5-tuple, weighted by rate.
+    EcmpFlow,
+    /// Packets by turns, as often as the rates say.
+    EcmpPacket,
+    /// The splitter with a balancer.
+    Splitter(Balancer),
+}
+
+/// A balancer of the splitter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Balancer {
+    Letflow,
+    Presto,
+    Drb,
+    Rps,
+    Tr,
+    TrPaper,
+}
+
+/// A scheme at work. Dropping it kills its processes; [`remove`](Self::remove) ends them properly.
+#[derive(Debug, Default)]
+pub(crate) struct Applied {
+    agents: Vec<Agent>,
+}
+
+impl Scheme {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::EcmpFlow,
+        Self::EcmpPacket,
+        Self::Splitter(Balancer::Letflow),
+        Self::Splitter(Balancer::Presto),
+        Self::Splitter(Balancer::Drb),
+        Self::Splitter(Balancer::Rps),
+        Self::Splitter(Balancer::Tr),
+        Self::Splitter(Balancer::TrPaper),
+    ];
+
+    /// The name in results.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::EcmpFlow => "ecmp_flow",
+            Self::EcmpPacket => "ecmp_packet",
+            Self::Splitter(Balancer::Letflow) => "letflow",
+            Self::Splitter(Balancer::Presto) => "presto",
+            Self::Splitter(Balancer::Drb) => "drb",
+            Self::Splitter(Balancer::Rps) => "rps",
+            Self::Splitter(Balancer::Tr) => "tr",
+            Self::Splitter(Balancer::TrPaper) => "tr_paper",
+        }
+    }
+
+    /// Why this scheme cannot be measured here, if it cannot.
+    pub(crate) fn obstacle(self, cell: &Cell, splitter: &Path) -> Result<Option<String>> {
+        let Self::Splitter(balancer) = self else {
+            return Ok(None);
+        };
+        // What is refused does not depend on the leaf.
+        let refusal = refusal(splitter, |directory| {
+            balancer.configuration(&host_devices(cell), &next_hops(cell, 0), directory)
+        });
+        Ok(refusal?)
+    }
+
+    /// Applies this scheme to a fresh fabric. Call it from a thread that lasts as long as the scheme: processes
+    /// end with the thread that started them.
+    pub(crate) fn apply(
+        self,
+        rig: &Rig,
+        splitter: &Path,
+        cancel: &CancellationToken,
+    ) -> Result<Applied> {
+        let mut applied = Applied::default();
+        for leaf in &rig.leaves {
+            let Leaf {
+                namespace,
+                host_devices,
+                spines,
+            } = leaf;
+            match self {
+                Self::EcmpFlow => multipath::hash_flows(namespace, spines)?,
+                Self::EcmpPacket => {
+                    let from: Vec<_> = host_devices.iter().map(String::as_str).collect();
+                    multipath::spray_packets(namespace, spines, &from)?;
+                }
+                Self::Splitter(balancer) => {
+                    let agent = Agent::launch(namespace, splitter, |directory| {
+                        balancer.configuration(host_devices, spines, directory)
+                    });
+                    applied.agents.push(agent?);
+                }
+            }
+        }
+        for agent in &mut applied.agents {
+            agent.wait_until_ready(cancel)?;
+        }
+        Ok(applied)
+    }
+}
+
+impl Applied {
+    /// Ends the processes of the scheme and checks that they took away all that they had set up.
+    pub(crate) fn remove(self) -> Result<()> {
+        self.agents.into_iter().try_for_each(Agent::stop)?;
+        Ok(())
+    }
+}
+
+impl Balancer {
+    /// The value of `balance`.
+    fn key(self) -> &'static str {
+        match self {
+            Self::Letflow => "letflow",
+            Self::Presto => "presto",
+            Self::Drb => "drb",
+            Self::Rps => "rps",
+            Self::Tr => "tr",
+            Self::TrPaper => "tr-paper",
+        }
+    }
+
+    /// The daemon's configuration at a leaf, whose tunnels are the links to the spines.
+    ///
+    /// No flow turns long, so that each link has one FIFO, as with the kernel's schemes: it is the choice of the
+    /// path that is compared, without the priority of short flows.
+    fn configuration(self, lan: &[String], spines: &[NextHop], directory: &Path) -> String {
+        let mut text = String::new();
+        let path = |name: &str| toml::Value::from(directory.join(name).display().to_string());
+        let lan = toml::Value::from(lan.to_vec());
+        let _ = writeln!(text, "name = \"fabric\"\nlan = {lan}");
+        let _ = writeln!(text, "runtime_dir = {}", path("run"));
+        let _ = writeln!(text, "bpffs = {}", path("bpf"));
+        let _ = writeln!(text, "policy = \"share\"\nbalance = \"{}\"", self.key());
+        for spine in spines {
+            let NextHop {
+                gateway,
+                device,
+                rate_mbit,
+            } = spine;
+            let _ = writeln!(text, "[[tunnels]]\ndevice = \"{device}\"");
+            let _ = writeln!(text, "gateway = \"{gateway}\"\nrate_mbit = {rate_mbit}");
+        }
+        let _ = writeln!(text, "[short]\n[long]\n[steering]\nmode = \"mark\"");
+        let _ = writeln!(text, "[flows]\nthreshold = {}", u32::MAX);
+        let _ = writeln!(text, "[share]\nshape_percent = 100\nqueue_ms = {QUEUE_MS}");
+        let (address, port) = METRICS;
+        let _ = writeln!(text, "[metrics]\naddress = \"{address}:{port}\"");
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::{self, tests::SHAPE};
+
+    #[test]
+    fn every_scheme_has_a_name_of_its_own() {
+        let mut names: Vec<_> = Scheme::ALL.map(Scheme::name).into();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Scheme::ALL.len());
+    }
+
+    #[test]
+    fn links_to_spines_are_the_tunnels_of_one_list() {
+        let cell = cell::chosen(SHAPE, Some("asym2.5"), false)[0];
+        let (lan, spines) = (host_devices(&cell), next_hops(&cell, 1));
+        let text = Balancer::TrPaper.configuration(&lan, &spines, Path::new("/x"));
+        let table: toml::Table = text.parse().expect("TOML");
+        assert_eq!(table["balance"].as_str(), Some("tr-paper"));
+        assert_eq!(table["lan"].as_array().map(Vec::len), Some(2));
+        let slow = &table["tunnels"][1];
+        assert_eq!(slow["rate_mbit"].as_integer(), Some(28));
+        assert_eq!(slow["gateway"].as_str(), Some("10.101.1.2"));
+        assert_eq!(table["bpffs"].as_str(), Some("/x/bpf"));
+        // One FIFO in front of each link.
+        assert_eq!(
+            table["flows"]["threshold"].as_integer(),
+            Some(i64::from(u32::MAX))
+        );
+    }
+}

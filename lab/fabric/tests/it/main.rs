@@ -1,0 +1,36 @@
+//! The program from outside: its words, cells that it measures, and an end by a signal.
+
+mod measures;
+#[allow(dead_code, reason = "shared with the tests of other commands")]
+#[path = "../../../../crates/cli/tests/support/transcript.rs"]
+mod transcript;
+
+use std::process::Command;
+
+use transcript::{Transcript, plain};
+
+#[test]
+fn words_of_the_program_are_those_reviewed() {
+    let mut words = Transcript::new("fabric", "fabric");
+    for (case, arguments) in [
+        ("help", &["--help"][..]),
+        ("no such option", &["--nonsense"]),
+        ("no such cell", &["--cell", "asym9"]),
+        (
+            "no such cell in this shape",
+            &["--leaves", "3", "--cell", "2x2-sym"],
+        ),
+        ("no such scheme", &["--scheme", "tr,magic"]),
+        ("too many leaves", &["--leaves", "5"]),
+        ("one spine", &["--spines", "1"]),
+        ("too fast", &["--rate-mbit", "101"]),
+        ("no seed", &["--seeds", "0"]),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fabric"));
+        // Never run: what is wrong is found before.
+        command.args(arguments).args(["--splitter", "/nonexistent"]);
+        let output = plain(&mut command).output();
+        words.add(case, arguments, &output.expect("it can be started"));
+    }
+    words.compare();
+}
