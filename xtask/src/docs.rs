@@ -11,9 +11,10 @@ use crate::{
 };
 
 /// Packages with the programs whose command lines the book shows.
-const SHOWN: [&str; 9] = [
+const SHOWN: [&str; 10] = [
     "bond",
     "twin",
+    "fabric",
     "splitter-agent",
     "cloudburst-cli",
     "flow-netsim",

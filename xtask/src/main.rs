@@ -63,6 +63,8 @@ enum Task {
     Bond(measurement::Arguments),
     /// Hold what the simulator predicts of recorded flows against what a network then does with them.
     Twin(measurement::Arguments),
+    /// Measure completion times in a leaf-spine fabric, by ECMP and the splitter's balancers, beside the simulator's.
+    Fabric(measurement::Arguments),
     /// Measure what the splitter costs a packet, in ns.
     BenchDatapath(bench::DatapathArguments),
     /// Count what the kernel programs execute for a packet, and hold it against what is recorded.
@@ -114,6 +116,9 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
             &["flow-netsim"],
             &arguments,
         ),
+        Task::Fabric(arguments) => {
+            measurement::task(&project, Purpose::Demo, "fabric", &[], &arguments)
+        }
         Task::BenchDatapath(arguments) => bench::datapath::task(&project, &arguments),
         Task::CountInstructions(arguments) => instructions::task(&project, &arguments),
         Task::BenchCodec(arguments) => bench::codec::task(&project, &arguments),

@@ -21,9 +21,10 @@ use crate::{
 const PROGRAMS: [&str; 3] = ["splitter", "cloudburst", "netsim"];
 
 /// Tasks that hand all their arguments to a program, and that with the arguments before them.
-const HANDED_ON: [(&str, &str, &[&str]); 9] = [
+const HANDED_ON: [(&str, &str, &[&str]); 10] = [
     ("bond", "bond", &[]),
     ("twin", "twin", &[]),
+    ("fabric", "fabric", &[]),
     ("demo", "splitter-demo", &[]),
     ("playground", "splitter-demo", &["playground"]),
     ("msgbench", "msgbench", &[]),
