@@ -211,6 +211,18 @@ pub(crate) static NEEDS: &[Need] = &[
         &["lintian"],
         "what Debian says about the packages that are made",
     ),
+    program(
+        TEST,
+        "debootstrap",
+        &["debootstrap"],
+        "a bare Debian, which the deb is installed on",
+    ),
+    program(
+        TEST,
+        "systemd-nspawn",
+        &["systemd-container"],
+        "starts the systemd of that Debian",
+    ),
     program(TEST, "rpm", &["rpm"], "installs the rpm into a directory"),
     program(
         TEST,
