@@ -127,7 +127,7 @@ impl Scenario {
         )
     }
 
-    /// What splitters at both borders do for messages of this scheme; nothing where there are none.
+    /// Returns what splitters at both borders do for messages of this scheme; nothing where there are none.
     pub fn borders(self, scheme: &dyn Scheme) -> Option<BorderOptions> {
         let has_queue = matches!(self, Self::Bulk4Queue | Self::WholeBoth);
         let has_splitters = has_queue || self == Self::WholeSplitter;

@@ -1,4 +1,4 @@
-//! In which order packets arrive that were sent in another one (RFC 4737).
+//! Counts packets that arrive in another order than they were sent in (RFC 4737).
 //!
 //! A sender of Linux numbers the IPv4 packets of a connection one by one, those that it sends again too. So a
 //! packet with a lower number than one before it was overtaken on its way, and one that fills the hole of a lost

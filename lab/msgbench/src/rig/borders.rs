@@ -16,7 +16,7 @@ pub const CLOUDBURST_DSCP: u8 = 44;
 /// Packets of a flow that are still short, as in the demonstration.
 const THRESHOLD: u32 = 45;
 
-/// What the splitters are to do besides sharing the paths between short and long flows.
+/// Says what the splitters are to do besides sharing the paths between short and long flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BorderOptions {
     /// Whether Cloudburst's datagrams have a queue of their own before each path.

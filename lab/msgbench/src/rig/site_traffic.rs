@@ -43,7 +43,7 @@ pub struct SiteTraffic {
     _stop: DropGuard,
 }
 
-/// What the traffic between sites came to while it counted.
+/// Reports what the traffic between sites came to while it counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SiteFlows {
     /// Completion times of short flows in the order in which they started; `None` for those that had not
