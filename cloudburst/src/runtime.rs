@@ -4,8 +4,8 @@
 //! time it is and runs the driver; a [`DatagramSocket`] carries datagrams with their addresses and their
 //! ECN mark. There are two runtimes here: [`TokioRuntime`], UDP sockets of the system with offload, which
 //! [`Endpoint::bind`](super::Endpoint::bind) takes, and [`MemoryNetwork`](super::memory::MemoryNetwork),
-//! for tests. [`Endpoint::bind_with`](super::Endpoint::bind_with) takes any: to count or spoil datagrams on
-//! their way, to send them through something that is no UDP socket, to run the driver on another thread.
+//! for tests. [`Endpoint::bind_with`](super::Endpoint::bind_with) takes any: to count or spoil datagrams that
+//! are sent, to send them through something that is no UDP socket, to run the driver on another thread.
 //!
 //! The traits are not sealed, as others are what they are for. Methods that are added later have a
 //! default, and the structs are built by functions, so that a runtime that compiles goes on to do so.
@@ -13,7 +13,9 @@
 //!
 //! # Wrapping a runtime
 //!
-//! This one loses every tenth train of datagrams of a real socket:
+//! This one loses every tenth train of datagrams of a real socket. One that is to keep all that the socket can
+//! do (offload, answers from the address that was asked, notices of the network) forwards the methods that have
+//! a default, too:
 //!
 //! ```
 //! use std::{io, net::SocketAddr, task::{Context, Poll}, time::Instant};
@@ -124,6 +126,9 @@ pub trait Runtime: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Binds a socket. Port 0 stands for one that the runtime chooses.
     ///
+    /// The driver calls it as well, when a port is replaced: it must not block, and has to work where
+    /// [`spawn`](Self::spawn) runs the driver.
+    ///
     /// # Errors
     ///
     /// A [`BindError`]; [`BindError::new`] makes one of what the system says. An address that is
@@ -163,7 +168,8 @@ pub trait DatagramSocket: fmt::Debug + Send + 'static {
     /// Returns the address that it is bound to, with its port.
     fn local_addr(&self) -> SocketAddr;
 
-    /// Sends as many datagrams from the beginning as one call takes, and returns the bytes that they are.
+    /// Sends as many datagrams from the beginning as one call takes, and returns the bytes that they are: those
+    /// of one at least, and of whole ones.
     ///
     /// Pending is a socket that is full. It may have the task woken when there is room again, and need not:
     /// the driver tries again by its timer, and drops datagrams after 5 ms.
@@ -179,8 +185,8 @@ pub trait DatagramSocket: fmt::Debug + Send + 'static {
         datagrams: &Datagrams<'_>,
     ) -> Poll<io::Result<usize>>;
 
-    /// Receives as many datagrams as are there and as there is room for. Pending, with the task to be
-    /// woken, where there are none.
+    /// Receives as many datagrams as are there and as there is room for, in place of what is in the buffers.
+    /// Pending, with the task to be woken, where there are none.
     ///
     /// # Errors
     ///

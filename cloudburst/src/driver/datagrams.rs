@@ -200,10 +200,13 @@ impl<R: Runtime> Driver<R> {
             let rest = train.end - train.offset;
             let datagrams = train.remaining(&self.io.transmit);
             let step = match socket.poll_send(context, &datagrams) {
+                // At least one datagram, and whole ones: else a socket of somebody else's would keep the
+                // driver here for ever, or have it begin in the middle of one.
                 Poll::Ready(Ok(bytes)) => {
                     self.statistics.sockets.send_calls += 1;
                     retries = 0;
-                    bytes
+                    let whole = bytes.div_ceil(train.segment_bytes).max(1);
+                    whole.saturating_mul(train.segment_bytes).min(rest)
                 }
                 Poll::Pending => {
                     if self.waits_for(now) {
