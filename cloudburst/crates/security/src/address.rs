@@ -70,7 +70,10 @@ impl Addresses {
     /// Counts a datagram that came from there.
     pub fn received(&mut self, now: Time, ip: IpAddr, bytes: usize) {
         if let Some(address) = self.known.get_mut(&ip) {
-            address.received = address.received.saturating_add(bytes as u64);
+            // What comes while it is valid earns nothing later: who is there then may be another.
+            if !address.is_valid(now) {
+                address.received = address.received.saturating_add(bytes as u64);
+            }
             return;
         }
         // With nothing received it is sent nothing, so that the oldest may be forgotten.
@@ -205,10 +208,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_to_a_valid_address_is_no_debt_of_it_later() {
+    fn what_passed_while_an_address_was_valid_is_neither_debt_nor_credit_later() {
         let mut addresses = Addresses::new(10, 1_000, 1);
         addresses.received(Time::ZERO, IP, 100);
         addresses.validate(Time::ZERO, IP);
+        addresses.received(Time::ZERO, IP, 1_000_000);
         addresses.sent(Time::ZERO, IP, 1_000_000);
         assert_eq!(addresses.answer(Time::ZERO, IP, 1_000_000), Verdict::Go);
         let lapsed = Time::ZERO + VALID_FOR;

@@ -39,7 +39,10 @@ impl Remotes {
             None => self.add(now, address),
         };
         let remote = &mut self.0[index];
-        remote.received = remote.received.saturating_add(bytes as u64);
+        // What came while it was valid earns nothing later: who is there then may be another.
+        if !remote.is_valid(now) {
+            remote.received = remote.received.saturating_add(bytes as u64);
+        }
         // The list is short, and mostly nothing moves far.
         self.0[..=index].rotate_right(1);
     }
@@ -157,10 +160,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_to_a_valid_address_is_no_debt_of_it_later() {
+    fn what_passed_while_an_address_was_valid_is_neither_debt_nor_credit_later() {
         let mut remotes = Remotes::default();
         remotes.received(Time::ZERO, address(1), 100);
         remotes.validate(Time::ZERO, address(1));
+        remotes.received(Time::ZERO, address(1), 1_000_000);
         remotes.sent(Time::ZERO, address(1), 1_000_000);
         assert!(remotes.take(Time::ZERO, address(1), 1_000_000));
         let lapsed = Time::ZERO + VALID_FOR;
