@@ -53,7 +53,8 @@ step() { echo "== $*"; }
 step "apt-get install ./splitter.deb"
 begin=$(now)
 mount --bind /proc "$root/proc"
-chroot "$root" sh -c 'apt-get -q update > /dev/null && DEBIAN_FRONTEND=noninteractive apt-get -qy install /root/splitter.deb'
+chroot "$root" apt-get -q update > /dev/null || { umount "$root/proc"; exit 77; }
+chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get -qy install /root/splitter.deb
 umount "$root/proc"
 installed=$(now)
 
@@ -66,7 +67,13 @@ nspawn=$!
 inside() { nsenter -t "$first" -a sh -euc "$*"; }
 tries=0
 until first=$(pgrep -P "$nspawn" | head -n 1) && [ -n "$first" ] && inside 'systemctl is-system-running' | grep -qE 'running|degraded'; do
-    tries=$((tries + 1)) && [ $tries -lt 200 ] && sleep 0.2
+    tries=$((tries + 1))
+    if [ $tries -ge 200 ] || ! kill -0 "$nspawn"; then
+        echo "no systemd came up:"
+        cat "$root.log"
+        exit 1
+    fi
+    sleep 0.2
 done 2> /dev/null
 # Outside of containers systemd mounts it itself.
 inside 'mountpoint -q /sys/fs/bpf || { mount -t bpf -o mode=700 bpf /sys/fs/bpf && systemd-tmpfiles --create splitter.conf; }'
@@ -108,7 +115,8 @@ while data := connection.recv(65536):
     connection.sendall(b"x")
 ' &
 far=$!
-sleep 0.5
+tries=0
+until at far ss -Hltn 'sport = 7' | grep -q . || [ $tries -ge 100 ]; do tries=$((tries + 1)) && sleep 0.1; done
 at host python3 -c '
 import socket, time
 connection, slowest, end = socket.create_connection(("10.2.0.5", 7), timeout=5), 0, time.time() + 8
