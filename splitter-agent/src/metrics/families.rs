@@ -78,7 +78,7 @@ families! {
             "Only with `steering.mode = \"redirect\"`.";
         fib_lookups: "redirect_fib_lookups_total", Counter, "packets", [],
             "Packets that were to be redirected and for which the kernel's routing was asked",
-            "For all others a kept record of the next hop [answered](../how-to/steering.md#past-the-network-stack).";
+            "For other redirected packets a kept record of the next hop [answered](../how-to/steering.md#past-the-network-stack).";
         fallbacks: "redirect_fallbacks_total", Counter, "packets",
             [of("reason", Fallback::ALL.map(Fallback::name))],
             "Packets that were to be redirected and went by the network stack",

@@ -58,26 +58,33 @@ struct Plain<T>(T);
 // SAFETY: `repr(C)` and made of integers without padding, so that any bytes are a valid value.
 unsafe impl Pod for Plain<SitePaths> {}
 
+/// Flows that the kernel program has places for: two in one place share what is noted.
+const FLOW_PLACES: u32 = 65_536;
+
 /// Chooses the path of a packet, and puts it into the queue in front of that. Returns as well what its
 /// flow has noted then, where a flow notes only what the queue takes.
 type Choose = Box<dyn FnMut(&LivePaths<'_, Cell<u64>>, &Packet) -> (PathId, Option<[u64; 2]>)>;
 
 /// A balancer of the host, with flows of its own.
 fn hosted<B: Balancer<Shared = (), Flow: 'static> + 'static>(balancer: B) -> Choose {
-    let mut flows = HashMap::<u64, B::Flow>::new();
+    let mut flows = HashMap::<u32, B::Flow>::new();
     Box::new(move |paths, packet| {
-        let flow = flows.entry(packet.flow_hash).or_default();
+        let flow = flows.entry(place(packet)).or_default();
         let path = balancer.choose(&mut (), flow, paths, packet);
         paths.send(path, packet.bytes);
         (path, None)
     })
 }
 
+fn place(packet: &Packet) -> u32 {
+    packet.flow_hash as u32 % FLOW_PLACES
+}
+
 fn in_order() -> Choose {
-    let mut flows = HashMap::<u64, EarliestFlow>::new();
+    let mut flows = HashMap::<u32, EarliestFlow>::new();
     let balancer = EarliestArrival { seed: SEED };
     Box::new(move |paths, packet| {
-        let flow = flows.entry(packet.flow_hash).or_default();
+        let flow = flows.entry(place(packet)).or_default();
         let (path, _) = paths.forward_in_order(&balancer, flow, packet);
         // SAFETY: as long, `repr(C)`, and made of integers without padding.
         let noted = unsafe { std::mem::transmute::<EarliestFlow, [u64; 2]>(*flow) };

@@ -2,7 +2,7 @@
 //!
 //! It gives up at a million instructions, other kernels count differently, and under emulation
 //! a machine takes minutes for so many: ours stay far below. What each kernel of `cargo xtask
-//! vm-test` counts stands in `bpf/verifier.json`.
+//! vm-test` counts stands in `bpf/verifier.json`; Linux 6.1 counts 15 % more than this one.
 
 use aya::programs::{Program, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader};
@@ -12,7 +12,7 @@ use splitter_config::PacketLog;
 use splitter_datapath::Object;
 use splitter_policy::paths::BalancerNumber;
 
-/// A fifth of what the kernel allows (`BPF_COMPLEXITY_LIMIT_INSNS`).
+/// A fifth of what the kernel allows (`BPF_COMPLEXITY_LIMIT_INSNS`), on a kernel of 6.12 or later.
 const LIMIT: u32 = 200_000;
 
 /// The program that has a part for each of the balancers.
