@@ -42,7 +42,7 @@ impl Measurement for Bonding {
     }
 
     fn settings(&self) -> String {
-        format!("counts for {} ms", self.timing.counting.as_millis())
+        format!("{:?}", self.timing)
     }
 
     fn run_length(&self) -> Duration {

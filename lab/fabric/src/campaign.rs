@@ -47,10 +47,8 @@ impl Measurement for Fabric {
 
     fn settings(&self) -> String {
         format!(
-            "counts for {} ms, {} hosts a leaf, {} Mbit/s",
-            self.timing.counting.as_millis(),
-            self.shape.hosts,
-            self.shape.rate_mbit
+            "{:?}, {} hosts a leaf, {} Mbit/s",
+            self.timing, self.shape.hosts, self.shape.rate_mbit
         )
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     quick: bool,
     /// Conditions during the measurement: idle, loss1, loss5, dead, bulk3, bulk4, bulk4_down, bulk4_queue, incast,
-    /// whole_none, whole_splitter, whole_cloudburst, whole_both. Default: all, or with --quick the first few.
+    /// whole_none, whole_splitter, whole_cloudburst, whole_both. Default: all, or with --quick idle, loss1 and bulk4.
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     scenarios: Option<Vec<Scenario>>,
     /// Schemes to compare, see below. Default: all.

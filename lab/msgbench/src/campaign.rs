@@ -137,6 +137,7 @@ impl Campaign {
                 campaign: self,
                 cell,
                 finished: &finished,
+                others: self.not_asked_for(&finished, cell),
                 cancel,
             };
             rows.extend(of_cell.run(taken, &lacking, &mut built, observer)?);
@@ -158,14 +159,27 @@ impl Campaign {
 
     /// The rows of a campaign before that belong to this one.
     fn taken_over(&self, finished: &FinishedCells, cell: &Cell) -> Vec<Row> {
+        let mut rows = self.finished_before(finished, cell);
+        rows.retain(|it| self.asks_for(cell, it));
+        rows
+    }
+
+    /// Those that do not: they stay in the cell's file, for a campaign that asks for them.
+    fn not_asked_for(&self, finished: &FinishedCells, cell: &Cell) -> Vec<Row> {
+        let mut rows = self.finished_before(finished, cell);
+        rows.retain(|it| !self.asks_for(cell, it));
+        rows
+    }
+
+    fn finished_before(&self, finished: &FinishedCells, cell: &Cell) -> Vec<Row> {
         let kept: Vec<KeptRow> = finished.take_over(&cell.to_string(), &self.conditions());
-        let rows = kept.into_iter().map(Row::from);
-        rows.filter(|row| {
-            let schemes = self.schemes_of(cell);
-            let is_compared = schemes.iter().any(|it| it.name() == row.scheme);
-            is_compared && self.seeds.contains(&row.seed)
-        })
-        .collect()
+        kept.into_iter().map(Row::from).collect()
+    }
+
+    fn asks_for(&self, cell: &Cell, row: &Row) -> bool {
+        let schemes = self.schemes_of(cell);
+        let is_compared = schemes.iter().any(|it| it.name() == row.scheme);
+        is_compared && self.seeds.contains(&row.seed)
     }
 
     /// The runs of which `taken` has no rows.
@@ -184,6 +198,8 @@ struct CellRun<'a> {
     campaign: &'a Campaign,
     cell: &'a Cell,
     finished: &'a FinishedCells,
+    /// Rows of the cell's file that this campaign did not ask for.
+    others: Vec<Row>,
     cancel: &'a CancellationToken,
 }
 
@@ -214,7 +230,8 @@ impl CellRun<'_> {
                     observer.fails(&error);
                 }
             }
-            let kept: Vec<KeptRow> = rows.iter().cloned().map(KeptRow::from).collect();
+            let kept = rows.iter().chain(&self.others).cloned();
+            let kept: Vec<KeptRow> = kept.map(KeptRow::from).collect();
             let conditions = self.campaign.conditions();
             self.finished
                 .keep(&self.cell.to_string(), &conditions, &kept)?;

@@ -11,7 +11,7 @@ use crate::{
     scenario::Scenario,
 };
 
-/// What a row is of.
+/// Says what a row is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Traffic {

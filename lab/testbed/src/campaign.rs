@@ -160,7 +160,9 @@ impl<M: Measurement> Campaign<M> {
                 continue;
             }
             let rows = self.measure(number, cell, &schemes, cancel)?;
-            finished.keep(&cell.to_string(), &self.conditions(), &rows)?;
+            let others = self.others(&finished, cell, &rows);
+            let kept: Vec<_> = rows.iter().chain(&others).collect();
+            finished.keep(&cell.to_string(), &self.conditions(), &kept)?;
             all.extend(rows);
         }
         Ok((all, skips))
@@ -231,7 +233,14 @@ impl<M: Measurement> Campaign<M> {
         }
     }
 
-    /// The rows of a cell that was finished before in the same way, if all of them are there.
+    /// The rows of runs before that this campaign did not make again: they stay for those that ask for them.
+    fn others(&self, finished: &FinishedCells, cell: &M::Cell, rows: &[M::Row]) -> Vec<M::Row> {
+        let before: Vec<M::Row> = finished.take_over(&cell.to_string(), &self.conditions());
+        let is_new = |it: &M::Row| rows.iter().any(|new| M::run_of(new) == M::run_of(it));
+        before.into_iter().filter(|it| !is_new(it)).collect()
+    }
+
+    /// The rows of a cell that was finished before in the same way, if all that are asked for are there.
     fn known(
         &self,
         finished: &FinishedCells,
@@ -246,8 +255,10 @@ impl<M: Measurement> Campaign<M> {
             .collect();
         let has = |run: &(&str, u64)| rows.iter().any(|it| M::run_of(it) == *run);
         let is_whole = !rows.is_empty() && wanted.iter().all(has);
-        let is_all = rows.iter().all(|it| wanted.contains(&M::run_of(it)));
-        (is_whole && is_all).then_some(rows)
+        let rows = rows
+            .into_iter()
+            .filter(|it| wanted.contains(&M::run_of(it)));
+        is_whole.then(|| rows.collect())
     }
 }
 

@@ -82,7 +82,31 @@ fn finished_cell_is_taken_over_if_it_is_whole_and_alike() -> Result<()> {
     // A scheme that can be measured by now, and one that was measured and is not asked for.
     let three = ["one", "two", "three"];
     assert_eq!(campaign.known(&finished, &cell, &three), None);
-    assert_eq!(campaign.known(&finished, &cell, &["one"]), None);
+    let one = campaign.known(&finished, &cell, &["one"]);
+    assert_eq!(one.map(|rows| rows.len()), Some(4));
+    Ok(())
+}
+
+#[test]
+fn rows_that_a_later_campaign_does_not_ask_for_are_kept() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let mut campaign = campaign(directory.path());
+    campaign.cells.truncate(1);
+    let (all, _) = campaign.run(&CancellationToken::new())?;
+    let mut later = campaign.clone();
+    later.schemes = vec!["one"];
+    later.seeds = 3;
+    let (rows, _) = later.run(&CancellationToken::new())?;
+    assert_eq!(rows.len(), 6, "three seeds, two rows");
+    let (again, _) = campaign.run(&CancellationToken::new())?;
+    assert_eq!(again.len(), all.len());
+    let finished = FinishedCells::open(directory.path(), true)?;
+    let schemes = campaign.schemes_of(&campaign.cells[0], &[]);
+    assert!(
+        campaign
+            .known(&finished, &campaign.cells[0], &schemes)
+            .is_some()
+    );
     Ok(())
 }
 
