@@ -28,6 +28,8 @@ pub(crate) struct Prediction {
 const MOST_FLOWS: usize = 65_000;
 /// A threshold that no flow reaches: in the leaves' programs none turns long, either.
 const NEVER_LONG_BYTES: u64 = 1 << 50;
+/// The pause after which the splitter's `letflow` chooses again.
+const FLOWLET_GAP_US: f64 = 50_000.0;
 
 /// Simulates a run; nothing for a scheme that the simulator does not have, or too many flows.
 pub(crate) fn of(
@@ -77,7 +79,9 @@ fn balance(scheme: Scheme) -> Option<String> {
     Some(match scheme {
         Scheme::EcmpPacket => return None,
         Scheme::EcmpFlow => policy("ecmp"),
-        Scheme::Splitter(Balancer::Letflow) => policy("letflow"),
+        Scheme::Splitter(Balancer::Letflow) => {
+            format!("{}, letflow_gap_us = {FLOWLET_GAP_US:?}", policy("letflow"))
+        }
         Scheme::Splitter(Balancer::Rps) => policy("rps"),
         Scheme::Splitter(Balancer::Drb) => policy("drb"),
         Scheme::Splitter(Balancer::Presto) => policy("presto"),

@@ -157,6 +157,8 @@ impl Balancer {
             } = spine;
             let _ = writeln!(text, "[[tunnels]]\ndevice = \"{device}\"");
             let _ = writeln!(text, "gateway = \"{gateway}\"\nrate_mbit = {rate_mbit}");
+            // As the kernel's schemes have it, for those that choose by weight.
+            let _ = writeln!(text, "weight = {rate_mbit}");
         }
         let _ = writeln!(text, "[short]\n[long]\n[steering]\nmode = \"mark\"");
         let _ = writeln!(text, "[flows]\nthreshold = {}", u32::MAX);
@@ -190,6 +192,7 @@ mod tests {
         assert_eq!(table["lan"].as_array().map(Vec::len), Some(2));
         let slow = &table["tunnels"][1];
         assert_eq!(slow["rate_mbit"].as_integer(), Some(28));
+        assert_eq!(slow["weight"].as_integer(), Some(28));
         assert_eq!(slow["gateway"].as_str(), Some("10.101.1.2"));
         assert_eq!(table["bpffs"].as_str(), Some("/x/bpf"));
         // One FIFO in front of each link.
