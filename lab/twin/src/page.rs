@@ -13,7 +13,7 @@ use crate::{
 /// The file of results in a run's directory.
 const JSON: &str = "twin.json";
 
-/// Reads what [`write`] wrote.
+/// Reads what [`write()`] wrote.
 pub(crate) fn read(directory: &Path) -> Result<Vec<Row>> {
     let file = directory.join(JSON);
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()));

@@ -328,7 +328,7 @@ fn page(report: &Report<'_>) -> Page {
         .iter()
         .map(|it| format!("{}: {}", it.scheme, meaning(it)));
     page.list(meanings).note(
-        "Simulated packet by packet, with CUBIC and SACK; no receive windows, no pacing, no delayed acknowledgements.",
+        "Simulated packet by packet, with CUBIC, SACK and delayed acknowledgements; no receive windows, no pacing.",
     )
 }
 
