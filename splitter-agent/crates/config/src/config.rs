@@ -46,7 +46,7 @@ section! {
         /// The BPF file system is mounted here.
         bpffs: PathBuf = key("bpffs", Restart(MOVES), path())
             .default(PathBuf::from(Config::DEFAULT_BPFFS))
-            .trade_off("Another one is needed [without root](../how-to/privileges.md).");
+            .trade_off("Without a directory `splitter` of its own there, another one is needed [without root](../how-to/privileges.md).");
 
         /// Tunnels serve the classes in one of these ways. "dedicated": one carries short flows,
         /// the other long ones. "share": both carry both; short flows have priority on each,
