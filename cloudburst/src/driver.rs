@@ -168,7 +168,7 @@ impl<R: Runtime> Driver<R> {
         Time::ZERO + self.runtime.now().saturating_duration_since(self.start)
     }
 
-    /// What those who know no time of the protocol call it.
+    /// Converts a time of the protocol into one of the runtime's clock.
     fn instant(&self, at: Time) -> Instant {
         self.start + at.since(Time::ZERO)
     }

@@ -59,7 +59,8 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 const PEERS: u16 = 1_000;
-/// What grows with use alone has grown by then, and tables that double are nearly full in the end.
+/// Peers before counting begins: what grows with use alone has grown by then, and tables that double are nearly
+/// full in the end.
 const BEFORE: u16 = 24;
 const SERVER: u16 = 5_000;
 const SERVER_KEY: u16 = u16::MAX;

@@ -11,8 +11,8 @@ use crate::simulation::{
 /// The translator before host 0 forgets a mapping by which nothing has left for so long.
 const FORGETS_AFTER: u64 = 30 * SECOND;
 
-/// Host 0 asks host 1 something, whose reply takes 100 s; and host 1 says something by itself at 110 s.
-/// Whether the request, the reply and the other message have arrived.
+/// Tells whether a request, its reply and a message beside them arrive: host 0 asks host 1, whose reply takes 100 s
+/// and which says something by itself at 110 s.
 fn arrivals(keepalive: Option<Duration>) -> Vec<bool> {
     let mut scenario = Scenario::plain(9).with_key_pairs();
     scenario.hosts[0].config.keepalive = keepalive;

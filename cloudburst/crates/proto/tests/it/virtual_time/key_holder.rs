@@ -24,7 +24,7 @@ use crate::{
 /// No host's; they have the ports from 4,000 on.
 const ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 99)), 4_000);
-/// As long as any frame of its takes.
+/// Length of an input that one lie is made of: any frame takes less.
 const INPUT_BYTES: usize = 64;
 /// Handshakes cost as much as a hundred other datagrams.
 const MOST_OFFERS: u32 = 6;

@@ -12,7 +12,7 @@ use super::{
     bodies::{Input, body_of},
 };
 
-/// What the liar has been given to speak with both ends: the secret that all share, by its number, or a
+/// The keys that the liar speaks to both ends with: the secret that all share, by its number, or a
 /// key pair of its own and their public keys.
 pub(crate) enum Holding {
     Secret {

@@ -90,7 +90,7 @@ fn security(number: u8, options: u8) -> Security {
     Security::with_allowed(key_pair(number), holders)
 }
 
-/// What the liar has been given.
+/// The keys of the liar, by the scene's options.
 fn holding(options: u8) -> Holding {
     if options & 4 == 0 {
         return Holding::Secret {
