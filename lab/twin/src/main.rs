@@ -9,7 +9,11 @@ mod policy;
 mod prediction;
 mod row;
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, ValueHint};
@@ -126,16 +130,16 @@ fn campaign(arguments: &Arguments) -> Result<Campaign> {
     let or = |given: Option<u64>, [full, quick]: [u64; 2]| {
         given.unwrap_or(if arguments.quick { quick } else { full })
     };
+    let out = arguments.out.as_deref();
+    // Programs that are called in a border's namespaces do not look from this directory.
+    let out = std::path::absolute(out.unwrap_or(Path::new("target/twin")));
     Ok(Campaign {
         loads: arguments.loads.clone(),
         seeds: or(arguments.seeds, [10, 3]),
         length: Duration::from_secs(or(arguments.seconds, [20, 10])),
         splitter: beside(&arguments.splitter, "splitter"),
         netsim: beside(&arguments.netsim, "netsim"),
-        out: arguments
-            .out
-            .clone()
-            .unwrap_or_else(|| "target/twin".into()),
+        out: out.context("cannot tell the current directory")?,
     })
 }
 

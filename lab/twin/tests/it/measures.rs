@@ -38,7 +38,9 @@ fn twin(out: &Path, seconds: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_twin"));
     command.args(["--json", "--seeds", "1", "--loads", "0"]);
     command.args(["--seconds", seconds, "--out"]);
-    command.arg(out).stdin(Stdio::null());
+    // As in `target/twin`: programs that it calls look from elsewhere.
+    let (parent, name) = (out.parent().unwrap(), out.file_name().unwrap());
+    command.current_dir(parent).arg(name).stdin(Stdio::null());
     command
 }
 
