@@ -6,6 +6,7 @@ mod allocations;
 mod back_pressure;
 mod events;
 mod examples;
+mod first_message;
 mod in_memory;
 mod lifecycle;
 mod messages;

@@ -196,6 +196,17 @@ impl AdaptiveController {
         }
     }
 
+    /// What was sent before anything was heard was not taken: as if nothing had been (RFC 9002 §6.3).
+    pub(super) fn discount_losses(&mut self, now: Time) {
+        if !self.is_heard {
+            self.in_flight = 0.0;
+            self.back_off = None;
+            self.probe = (now, MOST_PAUSE);
+            self.pacer = Pacer::new(now, 1.0);
+            self.pace(now);
+        }
+    }
+
     /// A message is sent after nothing was under way.
     pub(super) fn restart(&mut self, now: Time) {
         self.pacer.restart(now);

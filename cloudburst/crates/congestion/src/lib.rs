@@ -19,6 +19,7 @@ mod keepalive;
 mod paced_queue;
 mod pacer;
 mod path_mtu;
+mod port_rotation;
 mod rate_estimator;
 mod reserved;
 mod round;
@@ -42,6 +43,7 @@ pub use self::{
     paced_queue::PacedQueue,
     pacer::Pacer,
     path_mtu::PathMtu,
+    port_rotation::{PortRotation, RotationBudget},
     rate_estimator::{RateEstimator, SentDatagram},
     shared_bottleneck::{DetectorStep, MAX_PATHS, Phase, SharedBottleneckDetector},
     spread::{ParallelPaths, Spread},
@@ -167,7 +169,7 @@ impl CongestionController {
     /// Takes losses of late for what the receiver refused, which tells nothing of the paths.
     pub fn discount_losses(&mut self, now: Time) {
         match &mut self.0 {
-            Controller::Adaptive(_) => {}
+            Controller::Adaptive(it) => it.discount_losses(now),
             Controller::Reserved(it) => it.discount_losses(now),
         }
     }

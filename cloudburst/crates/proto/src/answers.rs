@@ -82,8 +82,12 @@ impl Answers<'_> {
     }
 
     fn take_body(&mut self, peer: PeerId, body: &Body<'_>) -> TakenAnswer {
-        // With keys, who asks for a token has taken what came with its question.
-        if matches!(body, Body::Challenge(_)) && !self.handshake.is_unprotected() {
+        if matches!(body, Body::Challenge(_)) {
+            // With keys, who asks for a token has taken what came with its question.
+            if self.handshake.is_unprotected() {
+                let (paths, timers) = (&mut *self.paths, &mut *self.timers);
+                self.outbound.challenged(self.now, peer, paths, timers);
+            }
             return TakenAnswer::default();
         }
         let framing = self.handshake.framing(self.now, peer);

@@ -40,7 +40,6 @@ mod path;
 mod path_manager;
 mod paths;
 mod peer_map;
-mod port_rotation;
 mod questions;
 mod quota;
 mod receiver;

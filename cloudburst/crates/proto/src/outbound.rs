@@ -201,30 +201,32 @@ impl Outbound {
                 let id = SendId::new(peer, busy.message);
                 self.sender.busy(now, id, pause, timers);
             }
-            Body::Challenge(_) => self.challenged(now, peer, &paths, timers),
             Body::Pong(..) => {}
             _ => tally(&mut statistics.refused.unexpected, 1),
         }
         taken
     }
 
-    /// A peer has asked for a token: sends again what was perhaps not taken.
+    /// A peer has asked for a token, and taken nothing: sends again what was perhaps not taken. Returns how
+    /// long an answer takes, if the peer is known.
     pub(super) fn challenged(
         &mut self,
         now: Time,
         peer: PeerId,
-        paths: &PathStatistics,
+        paths: &mut PathManager,
         timers: &mut Timers<TimerKey>,
-    ) {
-        if self.sender.has_taken_any(peer) {
-            return;
-        }
-        self.scheduler.discount_losses(now, peer);
-        for id in self.sender.under_way(peer) {
-            if self.sender.repeat(now, id, paths) {
-                self.enqueue(now, id, paths, timers);
+    ) -> Option<Duration> {
+        let statistics = paths.statistics(peer)?;
+        if !self.sender.has_taken_any(peer) {
+            paths.discarded(peer);
+            self.scheduler.discount_losses(now, peer);
+            for id in self.sender.under_way(peer) {
+                if self.sender.repeat(now, id, &statistics) {
+                    self.enqueue(now, id, &statistics, timers);
+                }
             }
         }
+        Some(statistics.ack_timeout())
     }
 
     /// A message's time has come. Returns its end, or whether the receiver is to be asked.

@@ -10,7 +10,8 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use cloudburst_congestion::{
-    LossEstimator, PathRates, RoundTripEstimator, SharedBottleneckDetector,
+    LossEstimator, PathRates, PortRotation, RotationBudget, RoundTripEstimator,
+    SharedBottleneckDetector,
 };
 use cloudburst_security::Inbound;
 
@@ -24,7 +25,6 @@ use super::{
     path::Path,
     paths::{Paths, Spread},
     peer_map::PeerMap,
-    port_rotation::{PortRotation, RotationBudget},
     time::Time,
 };
 
@@ -45,7 +45,7 @@ pub(super) struct PathManager {
     datagrams: Datagrams,
     rotates_ports: bool,
     is_unprotected: bool,
-    rotation: PortRotation,
+    rotation: PortRotation<SocketId>,
     peers: PeerMap<PeerPaths>,
     /// Peers that are new and paths whose health has changed, until the host hears of it. They are
     /// none of what the host has to have capacity for.
@@ -132,7 +132,7 @@ impl ChosenPath {
 }
 
 impl PathManager {
-    pub(super) fn new(config: &TransportConfig, now: Time, hash_seed: u64) -> Self {
+    pub(super) fn new(config: &TransportConfig, now: Time) -> Self {
         Self {
             link_bytes_per_s: config
                 .congestion
@@ -142,7 +142,7 @@ impl PathManager {
             datagrams: config.datagrams,
             rotates_ports: config.rotate_ports,
             is_unprotected: config.security.is_unprotected(),
-            rotation: PortRotation::new(now, hash_seed),
+            rotation: PortRotation::new(now),
             peers: PeerMap::default(),
             changes: VecDeque::new(),
         }
@@ -225,6 +225,13 @@ impl PathManager {
     pub(super) fn may_be_new(&self, id: PeerId, header: &Header) -> bool {
         let peer = self.peers.get(id);
         peer.is_none_or(|peer| peer.inbound.may_be_new(header.path, header.sequence))
+    }
+
+    /// A peer has discarded what was sent to it, and wants it with a token.
+    pub(super) fn discarded(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.get_mut(id) {
+            peer.paths.iter_mut().for_each(Path::discarded);
+        }
     }
 
     /// A peer was restarted, and counts its datagrams again, under other keys.

@@ -392,6 +392,29 @@ mod tests {
         assert!(!path.is_dead());
     }
 
+    #[test]
+    fn what_a_peer_has_discarded_is_neither_in_flight_nor_lost() {
+        for (received, lost) in [(5, 0), (3, 2), (15, 0)] {
+            let mut paths = paths(1);
+            let path = paths.get_mut(0);
+            for sequence in 0..15 {
+                if sequence == 10 {
+                    path.discarded();
+                    assert_eq!(path.in_flight(), 0);
+                }
+                path.flies(Time::ZERO, BYTES, 0);
+                path.take_sequence(Time::ZERO);
+            }
+            let report = path.hear(Time::ZERO, received, 14).expect("it is new");
+            let known = (report.sent, report.received, report.lost);
+            assert_eq!(known, (5, received.min(5), lost));
+            path.discarded();
+            path.take_sequence(Time::ZERO);
+            let report = path.hear(Time::ZERO, received + 1, 15).expect("it is new");
+            assert_eq!((report.sent, report.received, report.lost), (1, 1, 0));
+        }
+    }
+
     /// Answers come back by any path, so that a round trip may be longer without a queue.
     #[test]
     fn a_queue_is_told_by_the_delay_there_alone() {
@@ -415,11 +438,15 @@ mod tests {
         #[test]
         fn no_report_overflows_and_none_counts_more_than_was_sent(
             reports in vec((extreme_u32(), extreme_u32(), any::<u32>(), 0u64..3), 1..60),
+            discarded in 0usize..4,
         ) {
             let mut paths = paths(1);
             let mut now = Time::ZERO;
             let (mut sent, mut reported) = (0, 0);
-            for (received, highest, delay_us, more) in reports {
+            for (turn, (received, highest, delay_us, more)) in reports.into_iter().enumerate() {
+                if turn == discarded {
+                    paths.iter_mut().for_each(Path::discarded);
+                }
                 for _ in 0..more {
                     paths.sending(now, 0, BYTES, NS_PER_BYTE);
                     paths.get_mut(0).flies(now, BYTES, reported);

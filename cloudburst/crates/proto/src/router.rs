@@ -54,7 +54,7 @@ impl Router {
         let (handshake, hash_seed) = Handshake::new(&config, random, now);
         Self {
             handshake,
-            paths: PathManager::new(&config, now, hash_seed),
+            paths: PathManager::new(&config, now),
             outbound: Outbound::new(&config, now, hash_seed),
             receiver: Receiver::new(&config),
             control: ControlQueue::default(),
@@ -153,10 +153,9 @@ impl Router {
                 self.questions(now).answer(source, Answer::Challenge);
             }
             Some(Arrival::Retried(peer)) => {
-                if let Some(paths) = self.paths.statistics(peer) {
-                    let timers = &mut self.timers;
-                    self.outbound.challenged(now, peer, &paths, timers);
-                    self.upkeep(now).rekey(peer, paths.ack_timeout());
+                let (paths, timers) = (&mut self.paths, &mut self.timers);
+                if let Some(ack_timeout) = self.outbound.challenged(now, peer, paths, timers) {
+                    self.upkeep(now).rekey(peer, ack_timeout);
                 }
             }
             None => {}

@@ -198,6 +198,7 @@ impl Scheduler {
         if let Some(peer) = self.peers.get_mut(id) {
             peer.controller.discount_losses(now);
         }
+        self.requeue_earlier(id);
     }
 
     /// A peer has reported on datagrams: its rate changes, and perhaps it need not wait so long.

@@ -83,7 +83,7 @@ const TERMS: &[(&str, &str)] = &[
     ),
     (
         "port rotation",
-        "cloudburst/crates/proto/src/port_rotation.rs",
+        "cloudburst/crates/congestion/src/port_rotation.rs",
     ),
     ("replay", "cloudburst/crates/wire/src/replay.rs"),
     ("retransmission", "cloudburst/crates/proto/src/sender.rs"),

@@ -98,7 +98,7 @@ impl Outgoing {
             self.have = Some(0);
             self.queries = 0;
             let more = all.saturating_add(loss.repeated_redundancy(all));
-            self.resend(now, ack_timeout, true, more);
+            self.send_more(now, ack_timeout, more);
         }
         self.tails = 0;
     }
@@ -106,11 +106,15 @@ impl Outgoing {
     /// Sends more, unless what was sent last may still be under way.
     fn resend(&mut self, now: Time, ack_timeout: Duration, is_progress: bool, more: u32) {
         if self.remaining() == 0 && (is_progress || now >= self.again_at) {
-            let pause = ack_timeout.saturating_mul(1_u32.wrapping_shl(self.stalls.into()));
-            self.again_at = now + pause.min(ack_timeout.max(QUERY_PAUSE));
-            self.stalls = self.stalls.saturating_add(1).min(MOST_DOUBLINGS);
-            self.want(more);
+            self.send_more(now, ack_timeout, more);
         }
+    }
+
+    fn send_more(&mut self, now: Time, ack_timeout: Duration, more: u32) {
+        let pause = ack_timeout.saturating_mul(1_u32.wrapping_shl(self.stalls.into()));
+        self.again_at = now + pause.min(ack_timeout.max(QUERY_PAUSE));
+        self.stalls = self.stalls.saturating_add(1).min(MOST_DOUBLINGS);
+        self.want(more);
     }
 
     /// The receiver has no capacity for so long.

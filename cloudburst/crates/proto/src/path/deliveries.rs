@@ -53,7 +53,11 @@ impl Path {
                     _ => (new_sent.min(received.into()), received),
                 }
             }
-            None => (highest.saturating_add(1), received),
+            // What was discarded has been missing since then.
+            None => {
+                let sent = highest.saturating_add(1);
+                (sent.saturating_sub(self.most_missing.into()), received)
+            }
         };
         let new_sent = new_sent.min(u64::from(u32::MAX)) as u32;
         let new_lost = self.lost(highest, received).min(new_sent);
@@ -92,6 +96,16 @@ impl Path {
             self.most_missing = missing;
         }
         if is_restarted { 0 } else { more.unsigned_abs() }
+    }
+
+    /// The peer says that it has discarded what was sent, of which nothing is heard yet: none of it
+    /// is in flight, and none was lost to the network (RFC 9002 §6.3).
+    pub(crate) fn discarded(&mut self) {
+        if self.heard.is_none() {
+            self.most_missing = self.sequence as u32;
+            self.in_flight.clear();
+            (self.doubt, self.unheard) = (None, 0);
+        }
     }
 
     /// An answer came to what went by it, without a count of what arrives: who knows nothing of

@@ -13,7 +13,7 @@ fn four_tuple(socket: u16, host: u8) -> FourTuple {
 }
 
 fn manager(sockets: u16, is_ours: bool) -> PathManager {
-    let mut manager = PathManager::new(&TransportConfig::unprotected(), Time::ZERO, 1);
+    let mut manager = PathManager::new(&TransportConfig::unprotected(), Time::ZERO);
     manager.add_peer(Time::ZERO, PEER, is_ours);
     for socket in 0..sockets {
         assert!(manager.add_path(Time::ZERO, PEER, four_tuple(socket, 1)));

@@ -2,15 +2,13 @@
 //! ports without end.
 
 use core::time::Duration;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
-use foldhash::fast::FixedState;
-
-use super::{event::SocketId, time::Time};
+use cloudburst_wire::Time;
 
 /// Budget of rotations: so many at once, and one more after each pause.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RotationBudget {
+pub struct RotationBudget {
     left: u32,
     since: Time,
 }
@@ -18,10 +16,12 @@ pub(super) struct RotationBudget {
 impl RotationBudget {
     /// So many at once, and one more after each pause. Of the 65,535 numbers that the paths of a
     /// session can have, a trouble that never ends takes a week at least.
-    pub(super) const MOST: u32 = 64;
-    pub(super) const PAUSE: Duration = Duration::from_secs(60);
+    pub const MOST: u32 = 64;
+    /// The pause after which there is one more.
+    pub const PAUSE: Duration = Duration::from_secs(60);
 
-    pub(super) const fn new(now: Time) -> Self {
+    /// Starts with a full budget.
+    pub const fn new(now: Time) -> Self {
         Self {
             left: Self::MOST,
             since: now,
@@ -29,7 +29,7 @@ impl RotationBudget {
     }
 
     /// Takes one, if there is one.
-    pub(super) fn take(&mut self, now: Time) -> bool {
+    pub fn take(&mut self, now: Time) -> bool {
         let earned = now.since(self.since).as_secs();
         let earned = earned.checked_div(Self::PAUSE.as_secs()).unwrap_or(0);
         let earned = u32::try_from(earned).unwrap_or(u32::MAX);
@@ -43,11 +43,11 @@ impl RotationBudget {
     }
 }
 
-/// Port rotation: when which socket's port may be abandoned.
+/// Port rotation: when which socket's port may be abandoned. `S` names a socket.
 #[derive(Debug)]
-pub(super) struct PortRotation {
+pub struct PortRotation<S> {
     allowance: RotationBudget,
-    sockets: HashMap<SocketId, SocketRotation, FixedState>,
+    sockets: BTreeMap<S, SocketRotation>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,28 +66,29 @@ const GOOD_FOR: Duration = Duration::from_secs(60);
 /// When it is looked at again if somebody else needs a port.
 const NEEDED_FOR: Duration = Duration::from_secs(10);
 
-impl PortRotation {
-    pub(super) fn new(now: Time, seed: u64) -> Self {
+impl<S: Copy + Ord> PortRotation<S> {
+    /// One that has abandoned none.
+    pub fn new(now: Time) -> Self {
         Self {
             allowance: RotationBudget::new(now),
-            sockets: HashMap::with_hasher(FixedState::with_seed(seed)),
+            sockets: BTreeMap::new(),
         }
     }
 
-    /// Whether a socket's turn has come.
-    pub(super) fn is_due(&self, now: Time, socket: SocketId) -> bool {
+    /// Tells whether a socket's turn has come.
+    pub fn is_due(&self, now: Time, socket: S) -> bool {
         self.sockets
             .get(&socket)
             .is_none_or(|rotation| now >= rotation.next)
     }
 
     /// Somebody needs the socket's port as it is.
-    pub(super) fn postpone(&mut self, now: Time, socket: SocketId) {
+    pub fn postpone(&mut self, now: Time, socket: S) {
         self.rotation(now, socket).next = now + NEEDED_FOR;
     }
 
     /// The socket's port is abandoned, unless too many have been of late.
-    pub(super) fn begin(&mut self, now: Time, socket: SocketId) -> bool {
+    pub fn begin(&mut self, now: Time, socket: S) -> bool {
         let is_allowed = self.allowance.take(now);
         let rotation = self.rotation(now, socket);
         if !is_allowed {
@@ -104,11 +105,12 @@ impl PortRotation {
         true
     }
 
-    pub(super) fn forget(&mut self, socket: SocketId) {
+    /// The socket is gone.
+    pub fn forget(&mut self, socket: S) {
         self.sockets.remove(&socket);
     }
 
-    fn rotation(&mut self, now: Time, socket: SocketId) -> &mut SocketRotation {
+    fn rotation(&mut self, now: Time, socket: S) -> &mut SocketRotation {
         self.sockets.entry(socket).or_insert(SocketRotation {
             tries: 0,
             last: now,
@@ -126,15 +128,15 @@ fn pause(tries: u32) -> Duration {
 mod tests {
     use super::*;
 
-    const SOCKET: SocketId = SocketId(3);
+    const SOCKET: u16 = 3;
 
     /// How often a port is abandoned within so long if none is ever good.
     fn port_rotation(sockets: u16, within: Duration) -> u32 {
-        let mut port_rotation = PortRotation::new(Time::ZERO, 1);
+        let mut port_rotation = PortRotation::new(Time::ZERO);
         let mut count = 0;
         for tenth in 0..within.as_secs() * 10 {
             let now = Time::ZERO + Duration::from_millis(tenth * 100);
-            for socket in (0..sockets).map(SocketId) {
+            for socket in 0..sockets {
                 if port_rotation.is_due(now, socket) {
                     count += u32::from(port_rotation.begin(now, socket));
                 }
@@ -162,7 +164,7 @@ mod tests {
 
     #[test]
     fn after_a_good_one_all_begins_anew() {
-        let mut port_rotation = PortRotation::new(Time::ZERO, 1);
+        let mut port_rotation = PortRotation::new(Time::ZERO);
         let mut now = Time::ZERO;
         for _ in 0..6 {
             assert!(port_rotation.begin(now, SOCKET));
