@@ -31,6 +31,18 @@ pub(crate) const WITHOUT_KEYS: u8 = 8;
 /// A ping as it has to be: choice, time, message, kind, path of the echo, its times, nonce, no flips.
 pub(crate) const PING: [u8; 10] = [0, 1, 1, 7, 0, 1, 1, 1, 1, 0];
 const MOST_IN_FLIGHT: usize = 256;
+/// Messages of the honest are as long as this at most.
+const MOST_BYTES: usize = 20_000;
+/// What they are made of: from each of the first 256 bytes on it is another message.
+static PATTERN: [u8; MOST_BYTES + 256] = {
+    let mut pattern = [0; MOST_BYTES + 256];
+    let mut at = 0;
+    while at < pattern.len() {
+        pattern[at] = at as u8 ^ (at >> 8) as u8;
+        at += 1;
+    }
+    pattern
+};
 const SECRET: [u8; SECRET_BYTES] = [7; SECRET_BYTES];
 const CALENDAR: Duration = Duration::from_secs(1_700_000_000);
 /// First flights are taken from then on.
@@ -225,9 +237,8 @@ impl Scene {
         let (now, tag) = (self.now, self.sent);
         let end = &mut self.ends[number];
         let peer = end.honest?;
-        let content: Vec<u8> = (0..bytes)
-            .map(|at| tag ^ at as u8 ^ (at >> 8) as u8)
-            .collect();
+        // Copied, as a loop over bytes takes an eighth of the time of a fuzzed scene.
+        let content = PATTERN[usize::from(tag)..][..bytes].to_vec();
         let id = end
             .machine
             .send(now, peer, MessageKind::Message, &content)
@@ -243,7 +254,7 @@ impl Scene {
         let number = usize::from(first >> 7);
         match first & 15 {
             0 => {
-                self.send(number, 1 + usize::from(input.word()?) % 20_000);
+                self.send(number, 1 + usize::from(input.word()?) % MOST_BYTES);
             }
             1 => self.pass(Duration::from_micros(input.word()?.into())),
             2 => self.pass(Duration::from_millis(input.word()?.into())),
