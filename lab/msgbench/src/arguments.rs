@@ -134,7 +134,8 @@ impl Arguments {
         if cells.is_empty() {
             bail!(
                 "these scenarios measure none of these schemes: whole_none and whole_splitter have those \
-                 without Cloudburst, whole_cloudburst and whole_both have cloudburst and paper"
+                 without Cloudburst, whole_cloudburst and whole_both have cloudburst and paper, and \
+                 cloudburst_reserved is measured in whole_both and bulk4_queue"
             );
         }
         campaign.cells = cells;

@@ -31,7 +31,7 @@ use flow_testbed::{
 
 pub use self::{
     accounting::AccountingError,
-    borders::{BorderOptions, Borders, CLOUDBURST_DSCP},
+    borders::{BorderOptions, Borders, CLOUDBURST_DSCP, CLOUDBURST_PERCENT},
     bulk::{Bulk, BulkDirections},
     check::{PathCheckError, Spread},
     impairment::Impairment,

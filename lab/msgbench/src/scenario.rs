@@ -129,7 +129,7 @@ impl Scenario {
 
     /// Returns what splitters at both borders do for messages of this scheme; nothing where there are none.
     pub fn borders(self, scheme: &dyn Scheme) -> Option<BorderOptions> {
-        let has_queue = matches!(self, Self::Bulk4Queue | Self::WholeBoth);
+        let has_queue = self.has_queue();
         let has_splitters = has_queue || self == Self::WholeSplitter;
         has_splitters.then_some(BorderOptions {
             cloudburst_queue: has_queue,
@@ -140,19 +140,22 @@ impl Scenario {
 
     /// The DSCP of Cloudburst's datagrams: its queue's where it has one, else none.
     pub fn cloudburst_dscp(self) -> u8 {
-        match self {
-            Self::Bulk4Queue | Self::WholeBoth => CLOUDBURST_DSCP,
-            _ => 0,
-        }
+        if self.has_queue() { CLOUDBURST_DSCP } else { 0 }
+    }
+
+    /// Returns true where splitters keep a queue for Cloudburst's datagrams.
+    fn has_queue(self) -> bool {
+        matches!(self, Self::Bulk4Queue | Self::WholeBoth)
     }
 
     /// Returns true if messages of this scheme are measured in it.
     pub fn carries(self, scheme: &dyn Scheme) -> bool {
-        match self {
+        let is_its_kind = match self {
             Self::WholeNone | Self::WholeSplitter => !scheme.is_cloudburst(),
             Self::WholeCloudburst | Self::WholeBoth => scheme.is_cloudburst(),
             _ => true,
-        }
+        };
+        is_its_kind && (self.has_queue() || !scheme.needs_queue())
     }
 }
 
@@ -203,7 +206,12 @@ mod tests {
             assert_eq!(queue_of(scenario), queue, "{scenario:?}");
             assert_eq!(scenario.cloudburst_dscp(), dscp);
         }
+        let reserved = find("cloudburst_reserved").as_ref();
         let shared = Scenario::Bulk4Queue;
+        for scenario in Scenario::ALL {
+            let has_queue = [shared, Scenario::WholeBoth].contains(&scenario);
+            assert_eq!(scenario.carries(reserved), has_queue, "{scenario:?}");
+        }
         assert!(shared.carries(quic) && shared.carries(cloudburst));
         assert_eq!(shared.borders(quic).map(|it| it.splits_udp), Some(true));
         assert_eq!(

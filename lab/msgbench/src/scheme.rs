@@ -54,6 +54,11 @@ pub trait Scheme: Send + Sync {
         false
     }
 
+    /// Returns true for what is measured only where routers keep a queue for Cloudburst.
+    fn needs_queue(&self) -> bool {
+        false
+    }
+
     /// Sets up what it needs in the namespaces and for the scenario; called before each measurement.
     ///
     /// # Errors
@@ -104,6 +109,7 @@ pub struct Coding {
 pub fn all() -> Vec<Arc<dyn Scheme>> {
     vec![
         Arc::new(cloudburst::Cloudburst::default()),
+        Arc::new(cloudburst::Cloudburst::reserved()),
         Arc::new(paper::Paper::default()),
         Arc::new(tcp::CUBIC_8),
         Arc::new(tcp::CUBIC_32),

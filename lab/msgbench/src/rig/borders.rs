@@ -13,6 +13,8 @@ use super::{LAN, PATH_DEVICES, QUEUE_BYTES, Rig, gateway};
 
 /// The DSCP by which the splitter knows Cloudburst's datagrams.
 pub const CLOUDBURST_DSCP: u8 = 44;
+/// The part of each path that its queue may send at.
+pub const CLOUDBURST_PERCENT: u32 = 25;
 /// Packets of a flow that are still short, as in the demonstration.
 const THRESHOLD: u32 = 45;
 
@@ -106,7 +108,10 @@ fn configuration(directory: &Path, far: u8, rate_mbit: u32, options: BorderOptio
     let queue_ms = (QUEUE_BYTES * 8 / (rate_mbit * 1_000)).clamp(1, 1_000);
     let _ = writeln!(text, "[share]\nshape_percent = 100\nqueue_ms = {queue_ms}");
     if options.cloudburst_queue {
-        let _ = writeln!(text, "cloudburst_dscp = {CLOUDBURST_DSCP}");
+        let _ = writeln!(
+            text,
+            "cloudburst_dscp = {CLOUDBURST_DSCP}\ncloudburst_percent = {CLOUDBURST_PERCENT}"
+        );
     }
     let _ = writeln!(text, "[metrics]\naddress = \"{}:{}\"", METRICS.0, METRICS.1);
     text

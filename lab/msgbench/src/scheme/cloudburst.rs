@@ -1,19 +1,22 @@
 //! Cloudburst: every message coded, over all paths at once, until the receiver says stop.
 //!
 //! As the library comes: the client has the 16 ports of the default configuration, the server one.
-//! Everything is encrypted, as with QUIC.
+//! Everything is encrypted, as with QUIC. Where routers keep a queue for its datagrams, also at the rate of that
+//! queue, as the library's documentation wants it there.
 
 use std::{
     net::Ipv4Addr,
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
 };
 
 use anyhow::Result;
-use cloudburst::{Endpoint, EndpointConfig, Key, PeerId, Received, Security};
+use cloudburst::{
+    CongestionControl, Endpoint, EndpointConfig, Key, PeerId, Received, Reservation, Security,
+};
 use futures_util::future::LocalBoxFuture;
 use tokio::task::spawn_local;
 
@@ -21,31 +24,73 @@ use super::{
     Answer, Client, Coding, REQUEST_BYTES, Scheme, Serving,
     receipts::{self, Receipts},
 };
-use crate::{measurement::LIMIT, rig::Rig, scenario::Scenario};
+use crate::{
+    measurement::LIMIT,
+    rig::{CLOUDBURST_PERCENT, Rig},
+    scenario::Scenario,
+};
 
 const PORT: u16 = 7_003;
+/// The part of a queue's rate that datagrams' contents may take: Ethernet, IP and UDP headers take the rest.
+const SHARE_OF_QUEUE: f64 = 0.95;
 
 /// Messages over many ports.
 #[derive(Default)]
 pub(super) struct Cloudburst {
+    is_reserved: bool,
     receipts: Arc<Receipts>,
     dscp: AtomicU8,
+    queues_bits_per_s: AtomicU64,
+}
+
+impl Cloudburst {
+    /// At the rate of the queues that routers keep for it.
+    pub(super) fn reserved() -> Self {
+        Self {
+            is_reserved: true,
+            ..Self::default()
+        }
+    }
+
+    fn configured(&self, config: EndpointConfig) -> Result<EndpointConfig> {
+        let mut config = config.with_dscp(self.dscp.load(Ordering::Relaxed))?;
+        if self.is_reserved {
+            let queues = self.queues_bits_per_s.load(Ordering::Relaxed);
+            let reservation = Reservation::new(queues).with_share(SHARE_OF_QUEUE);
+            config = config.with_congestion(CongestionControl::Reserved(reservation))?;
+        }
+        Ok(config)
+    }
 }
 
 impl Scheme for Cloudburst {
     fn name(&self) -> &'static str {
-        "cloudburst"
+        if self.is_reserved {
+            "cloudburst_reserved"
+        } else {
+            "cloudburst"
+        }
     }
 
     fn about(&self) -> &'static str {
-        "Cloudburst, as the library comes: coded messages from one port to 16"
+        if self.is_reserved {
+            "the same at the rate of the queues that are kept for it, where there are any"
+        } else {
+            "Cloudburst, as the library comes: coded messages from one port to 16"
+        }
     }
 
     fn is_cloudburst(&self) -> bool {
         true
     }
 
-    fn prepare(&self, _: &Rig, scenario: Scenario) -> Result<()> {
+    fn needs_queue(&self) -> bool {
+        self.is_reserved
+    }
+
+    fn prepare(&self, rig: &Rig, scenario: Scenario) -> Result<()> {
+        let queues = rig.sum_bits_per_s() * u64::from(CLOUDBURST_PERCENT) / 100;
+        self.queues_bits_per_s.store(queues, Ordering::Relaxed);
         self.dscp
             .store(scenario.cloudburst_dscp(), Ordering::Relaxed);
         Ok(())
@@ -54,8 +99,7 @@ impl Scheme for Cloudburst {
     fn serve(&self, address: Ipv4Addr) -> LocalBoxFuture<'_, Result<Serving>> {
         Box::pin(async move {
             let config = EndpointConfig::server(PORT, security()).with_local([address.into()])?;
-            let config = config.with_dscp(self.dscp.load(Ordering::Relaxed))?;
-            let endpoint = Endpoint::bind(config).await?;
+            let endpoint = Endpoint::bind(self.configured(config)?).await?;
             let receipts = Arc::clone(&self.receipts);
             let serving: Serving = Box::pin(async move {
                 while let Ok(received) = endpoint.recv().await {
@@ -70,8 +114,7 @@ impl Scheme for Cloudburst {
         Box::pin(async move {
             let config =
                 EndpointConfig::client(security()).with_local([Ipv4Addr::UNSPECIFIED.into()])?;
-            let config = config.with_dscp(self.dscp.load(Ordering::Relaxed))?;
-            let endpoint = Endpoint::bind(config).await?;
+            let endpoint = Endpoint::bind(self.configured(config)?).await?;
             let peer = endpoint.connect([(address, PORT).into()]).await?;
             let receipts = Arc::clone(&self.receipts);
             Ok(Rc::new(CloudburstClient {
