@@ -47,6 +47,11 @@ const HEAVY_LOSS: f64 = 0.2;
 const CHANCE_DATAGRAMS: [f64; 2] = [2.0, 4.0];
 /// Rounds after a reduction from which on a queue is not that from before.
 const EMPTIED_ROUNDS: u32 = 2;
+/// Losses are averaged over so many datagrams, and more than this share is no link that is used.
+const LOSS_DATAGRAMS: u32 = 8;
+const MOST_LOSS: f64 = 0.75;
+/// Bytes that are credit for one datagram, however long: what is left of a datagram's length is credit for one more.
+const ANY: usize = 1;
 /// The longest pause between two attempts while nothing is heard.
 const MOST_PAUSE: Duration = Duration::from_secs(1);
 /// How long a receiver may wait before it acknowledges the end of a burst, besides a round trip.
@@ -92,6 +97,8 @@ pub(crate) struct AdaptiveController {
     emptied: (Time, u32),
     /// The time at which a tail loss is probed for if the window is full, and the pause after that.
     probe: (Time, Duration),
+    /// The share of losses of late, over some eight datagrams.
+    loss: f64,
 }
 
 /// Retransmission timeouts in a row.
@@ -132,6 +139,7 @@ impl AdaptiveController {
             start: Start::Alone,
             emptied: (now, 0),
             probe: (now, MOST_PAUSE),
+            loss: 0.0,
         };
         controller.pace(now);
         controller
@@ -139,15 +147,10 @@ impl AdaptiveController {
 
     pub(super) fn credit(&self, now: Time) -> usize {
         if let Some(back_off) = self.back_off {
-            return if now >= back_off.next_at {
-                self.datagram as usize
-            } else {
-                0
-            };
+            return if now >= back_off.next_at { ANY } else { 0 };
         }
         if !self.has_window() {
-            let probe = self.datagram as usize;
-            return if now >= self.probe.0 { probe } else { 0 };
+            return if now >= self.probe.0 { ANY } else { 0 };
         }
         let window = (self.window - self.in_flight).max(self.datagram);
         self.pacer.credit(now).min(window as usize)
@@ -245,9 +248,12 @@ impl AdaptiveController {
             self.rounds.transmission = Duration::from_secs_f64(seconds);
         }
         self.round_trip = paths.round_trip.unwrap_or(self.round_trip);
+        let weight = f64::from(news.sent.min(LOSS_DATAGRAMS)) / f64::from(LOSS_DATAGRAMS);
+        self.loss += weight * (share(news.lost, news.sent) - self.loss);
         if news.sent > 0 && paths.round_trip.is_some() {
             let pause = paths.ack_timeout.max(self.round_trip.saturating_mul(2));
             let pause = pause.saturating_add(FEEDBACK_DELAY);
+            let pause = pause.max(self.lasting_pause());
             self.probe = (now + pause, pause);
         }
         self.is_heard = true;
@@ -330,11 +336,23 @@ impl AdaptiveController {
         self.window < self.threshold
     }
 
+    /// The pause that one datagram that got through does not end, while most are lost (Karn's algorithm, RFC 6298 §5.7).
+    fn lasting_pause(&self) -> Duration {
+        if self.loss > MOST_LOSS {
+            self.probe.1
+        } else {
+            Duration::ZERO
+        }
+    }
+
     /// Something is heard again after timeouts.
     fn end_back_off(&mut self, now: Time, news: &Acknowledged) {
         let Some(back_off) = self.back_off.take() else {
             return;
         };
+        if self.loss > MOST_LOSS {
+            self.probe.1 = self.probe.1.max(back_off.pause);
+        }
         let elapsed = now.since(back_off.began);
         let was_sent_before = news.round_trip.is_some_and(|(sample, _)| sample > elapsed);
         if was_sent_before && news.lost == 0 {
@@ -353,14 +371,15 @@ impl AdaptiveController {
         }
         // RFC 6298 §2.1: a second, while no round trip was measured.
         let is_known = paths.round_trip.is_some();
+        let lasting = self.lasting_pause();
         let pause = if is_known {
-            paths.ack_timeout.min(MOST_PAUSE)
+            paths.ack_timeout.max(lasting).min(MOST_PAUSE)
         } else {
             MOST_PAUSE
         };
         self.back_off = Some(BackOff {
             began: now,
-            next_at: if is_known {
+            next_at: if is_known && lasting.is_zero() {
                 now
             } else {
                 self.last_sent + pause

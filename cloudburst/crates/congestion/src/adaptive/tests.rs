@@ -403,3 +403,40 @@ fn a_full_window_of_which_nothing_is_heard_is_probed() {
     let probes = rig.send(rig.paths.ack_timeout * 4, u32::MAX);
     assert!((1..=3).contains(&probes), "{probes}");
 }
+
+/// Symbols are cut to equal lengths, somewhat below the longest datagram. Who sends takes any credit that is left for
+/// one more.
+#[test]
+fn a_probe_is_one_datagram_however_long() {
+    let mut rig = Rig::new();
+    rig.round(0, EMPTY);
+    rig.send(ROUND_TRIP, u32::MAX);
+    rig.now = rig.now + Duration::from_secs(1);
+    for _ in 0..2 {
+        let credit = rig.controller.credit(rig.now);
+        assert_eq!(credit.div_ceil(MIN_DATAGRAM_BYTES - 2), 1);
+        rig.controller.timed_out(rig.now, &rig.paths);
+    }
+}
+
+/// One that gets through now and then says nothing of the rest (after Karn's algorithm).
+#[test]
+fn pauses_last_while_most_is_lost_whatever_gets_through_now_and_then() {
+    let mut rig = Rig::new();
+    rig.round(0, EMPTY);
+    let mut sent = 0;
+    for _ in 0..20 {
+        rig.controller.timed_out(rig.now, &rig.paths);
+        sent += rig.send(Duration::from_millis(500), u32::MAX);
+        rig.acknowledge(10, 9, EMPTY);
+    }
+    assert!((10..60).contains(&sent), "{sent} in ten seconds");
+    // All gets through again.
+    for _ in 0..8 {
+        let sent = rig.send(Duration::from_secs(1), 2);
+        rig.acknowledge(sent, 0, EMPTY);
+    }
+    rig.controller.timed_out(rig.now, &rig.paths);
+    let sent = rig.send(Duration::from_millis(500), u32::MAX);
+    assert!((3..8).contains(&sent), "{sent} in half a second");
+}
