@@ -8,6 +8,7 @@
 //! - [`Server`] answers `/metrics`, `/live` and `/ready` over HTTP.
 //! - [`page`] shows people what a program does, at `/`.
 //! - [`Readiness`] is the handle that decides what `/ready` says.
+//! - [`otlp`] exports the same metrics, and spans and events, to an OpenTelemetry collector.
 //! - [`docs`] holds a page of documentation to what a live scrape shows.
 //!
 //! ```no_run
@@ -42,6 +43,7 @@ mod connections;
 pub mod docs;
 pub mod names;
 mod negotiation;
+pub mod otlp;
 pub mod page;
 mod readiness;
 mod registry;

@@ -100,6 +100,36 @@ impl MetricsEndpoint {
         self.page = Some(page);
         self
     }
+
+    /// Collects the exposition, and makes something of it, on a thread for blocking work. `None`, with a
+    /// record in the log, when a collector fails.
+    pub(crate) async fn exposition<T: Send + 'static>(
+        &self,
+        then: impl FnOnce(String) -> T + Send + 'static,
+    ) -> Option<T> {
+        let permit = Arc::clone(&self.collecting).acquire_owned().await.ok()?;
+        let metrics = Arc::clone(&self.metrics);
+        let encoded = tokio::task::spawn_blocking(move || {
+            // Held by the thread, not by the request: a collection that outlives its
+            // time-out must still keep the next one waiting.
+            let _permit = permit;
+            metrics.encode().ok().map(then)
+        });
+        match encoded.await {
+            Ok(Some(made)) => Some(made),
+            Ok(None) => {
+                tracing::error!(
+                    event = "collector_failed",
+                    "a metrics collector reported an error"
+                );
+                None
+            }
+            Err(error) => {
+                tracing::error!(event = "collector_failed", %error, "a metrics collector panicked");
+                None
+            }
+        }
+    }
 }
 
 /// A socket that listens, before anything is served on it.
@@ -311,35 +341,13 @@ async fn scrape(endpoint: &MetricsEndpoint, accepted: Accepted) -> Response<Full
 }
 
 async fn collect(endpoint: &MetricsEndpoint, accepted: Accepted) -> Option<Vec<u8>> {
-    let permit = Arc::clone(&endpoint.collecting)
-        .acquire_owned()
-        .await
-        .ok()?;
-    let metrics = Arc::clone(&endpoint.metrics);
-    let encoded = tokio::task::spawn_blocking(move || {
-        // Held by the thread, not by the request: a collection that outlives its
-        // time-out must still keep the next one waiting.
-        let _permit = permit;
-        metrics.encode().ok().map(|text| accepted.apply(text))
-    });
-    match encoded.await {
-        Ok(Some(Ok(body))) => Some(body),
-        Ok(Some(Err(error))) => {
-            tracing::error!(event = "scrape_not_compressed", %error, "cannot compress the figures");
-            None
-        }
-        Ok(None) => {
-            tracing::error!(
-                event = "collector_failed",
-                "a metrics collector reported an error"
-            );
-            None
-        }
-        Err(error) => {
-            tracing::error!(event = "collector_failed", %error, "a metrics collector panicked");
-            None
-        }
-    }
+    let body = endpoint
+        .exposition(move |text| accepted.apply(text))
+        .await?;
+    body.inspect_err(|error| {
+        tracing::error!(event = "scrape_not_compressed", %error, "cannot compress the figures");
+    })
+    .ok()
 }
 
 fn index(endpoint: &MetricsEndpoint) -> String {
