@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{FilterExt as _, LevelFilter, filter_fn};
 use tracing_subscriber::fmt::format::{Format, Writer};
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
@@ -44,6 +44,8 @@ where
     L: Layer<Registry> + Send + Sync,
 {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    // Spans are for `also`; a record is written the same whatever it happens in.
+    let filter = filter.and(filter_fn(|metadata| metadata.is_event()));
     let records = tracing_subscriber::registry().with(also.with_filter(LevelFilter::INFO));
     let written = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let detected = || match is_read_by_journald() {

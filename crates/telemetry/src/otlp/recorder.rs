@@ -1,7 +1,6 @@
 //! What spans and events go through on their way to the exporter.
 
-use tracing::Subscriber;
-use tracing_subscriber::{layer::Layer, registry::LookupSpan};
+use tracing_subscriber::{Registry, layer::Layer};
 
 use super::statistics::{Lost, Signal, Statistics};
 use crate::{Metrics, NameError};
@@ -38,19 +37,13 @@ impl Recorder {
 
     /// Returns the layer of a subscriber that spans and events come by. It never waits.
     #[cfg(not(feature = "otlp"))]
-    pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
-    where
-        S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
-    {
+    pub fn layer(&self) -> impl Layer<Registry> + Send + Sync + use<> {
         tracing_subscriber::layer::Identity::new()
     }
 
     /// Returns the layer of a subscriber that spans and events come by. It never waits.
     #[cfg(feature = "otlp")]
-    pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
-    where
-        S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
-    {
+    pub fn layer(&self) -> impl Layer<Registry> + Send + Sync + use<> {
         recording::layer(self)
     }
 }
@@ -72,7 +65,7 @@ pub(super) mod recording {
         trace::{SdkTracerProvider, SpanData, SpanProcessor},
     };
 
-    use super::{Layer, LookupSpan, Lost, Recorder, Signal, Subscriber};
+    use super::{Layer, Lost, Recorder, Registry, Signal};
     use crate::otlp::queue::Queue;
 
     /// The queues of what is recorded, in the form in which it is sent.
@@ -82,10 +75,7 @@ pub(super) mod recording {
         pub(crate) logs: Queue<LogRecord>,
     }
 
-    pub(super) fn layer<S>(recorder: &Recorder) -> impl Layer<S> + Send + Sync + use<S>
-    where
-        S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
-    {
+    pub(super) fn layer(recorder: &Recorder) -> impl Layer<Registry> + Send + Sync + use<> {
         let traces = SdkTracerProvider::builder().with_span_processor(Spans(recorder.clone()));
         let spans = tracing_opentelemetry::layer()
             .with_tracer(traces.build().tracer("tracing"))

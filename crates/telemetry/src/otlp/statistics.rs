@@ -132,7 +132,7 @@ pub fn reference_rows(prefix: &str) -> String {
     FAMILIES.into_iter().zip(units).map(row).collect()
 }
 
-const MORE: &str = "0 where [none is configured](../how-to/opentelemetry.md).";
+const MORE: &str = "0 where [none is configured](../how-to/prometheus.md#opentelemetry).";
 
 #[derive(Debug)]
 struct StatisticsCollector {
