@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 
 use flow_cli::{ExitCode, exit_code};
+use flow_telemetry::otlp::OtlpError;
 use splitter_config::{Config, ConfigError, ConfigFile, Overrides, SetError};
 use splitter_control::{Answer, ControlError, Reason, Request, Unconfirmed, ask};
 use splitter_failover::HealthMonitorError;
@@ -118,7 +119,8 @@ pub(crate) fn report(error: &anyhow::Error, as_json: bool) -> ExitCode {
 
 fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {
     let is_key = matches!(cause.downcast_ref(), Some(HealthMonitorError::Key(_)));
-    if cause.is::<ConfigError>() || cause.is::<SetError>() || is_key {
+    let is_export = cause.is::<OtlpError>();
+    if cause.is::<ConfigError>() || cause.is::<SetError>() || is_key || is_export {
         return Some(ExitCode::Configuration);
     }
     if let Some(error) = cause.downcast_ref::<ControlError>() {

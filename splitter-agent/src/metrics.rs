@@ -13,6 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use flow_telemetry::otlp::Recorder;
 use flow_telemetry::{Descriptor, Metrics, NameError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -47,6 +48,7 @@ pub fn registry(
     routing: SharedAudit,
     egress: SharedEgress,
     followed: SharedFollowed,
+    recorder: &Recorder,
 ) -> Result<Metrics, NameError> {
     let mut metrics = Metrics::new("splitter")?;
     metrics.build_info(env!("CARGO_PKG_VERSION"))?;
@@ -61,6 +63,7 @@ pub fn registry(
         started: SystemTime::now(),
     };
     metrics.collect(families.all(), collector)?;
+    recorder.register(&mut metrics)?;
     Ok(metrics)
 }
 

@@ -4,6 +4,7 @@
 //! them, and all that was made in them, when the last process that holds them ends, however it ends.
 
 pub mod campaign;
+pub mod collector;
 pub mod cpu;
 pub mod demo;
 pub mod experiment;

@@ -2,6 +2,7 @@
 
 use splitter_instance::{InstanceError, Owner};
 use splitter_netlink::{InterfaceName, list_names};
+use tracing::{Instrument as _, info_span};
 
 use super::Agent;
 
@@ -37,7 +38,8 @@ impl Agent {
             );
         }
         self.last_plan = steps;
-        match self.instance.up(&self.lock, Owner::Run).await {
+        let up = self.instance.up(&self.lock, Owner::Run);
+        match up.instrument(info_span!("reconcile")).await {
             Ok(up) => {
                 self.monitor.replace(up.dataplane)?;
                 self.monitor.count_reconciliation();

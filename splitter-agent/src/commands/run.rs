@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use caps::Capability;
+use flow_telemetry::otlp::{self, Export, Exporter};
 use flow_telemetry::{MetricsEndpoint, Readiness, Server};
 use splitter_agent::agent::Agent;
 use splitter_agent::egress_auditor::EgressAuditor;
@@ -17,7 +18,7 @@ use splitter_agent::route_auditor::RouteAuditor;
 use splitter_agent::route_follower::RouteFollower;
 #[cfg(feature = "page")]
 use splitter_agent::status_page::StatusSource;
-use splitter_config::ConfigFile;
+use splitter_config::{Config, ConfigFile};
 use splitter_control::{Call, Request, Socket};
 use splitter_failover::HealthMonitors;
 use splitter_instance::privileges::{drop_unneeded, names};
@@ -26,6 +27,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
+use tracing::{Instrument as _, info_span};
 
 use super::packet_log::{self, Forwarding};
 use super::service_manager::ServiceManager;
@@ -46,6 +48,9 @@ pub(crate) async fn run(file: ConfigFile, events: Events) -> Result<()> {
     let lock = instance.lock()?;
     let server =
         Server::bind(instance.config().metrics.address).context("`address` under [metrics]")?;
+    let exporter = Exporter::configured(&export_of(instance.config()), &|name| {
+        std::env::var(name).ok()
+    })?;
     let socket = Socket::bind(&instance.config().instance_dir())?;
     let mut guard = HealthMonitors::new(instance.config()).await?;
     instance.start_with(guard.starting_placements(&instance.placements_left()?));
@@ -53,8 +58,9 @@ pub(crate) async fn run(file: ConfigFile, events: Events) -> Result<()> {
     up.plan.routes.notes.extend(instance.hints().await);
     let owner = up.owner;
     let keys = guard.keys();
-    let watching = match Watching::start(&file, &instance, up, guard, (server, &events)).await {
-        Ok(watching) => watching,
+    let served = (server, exporter, &events);
+    let (watching, export) = match Watching::start(&file, &instance, up, guard, served).await {
+        Ok(started) => started,
         Err(error) => {
             if owner == Owner::Run {
                 instance.down(&lock).await?;
@@ -69,7 +75,7 @@ pub(crate) async fn run(file: ConfigFile, events: Events) -> Result<()> {
         .await;
     // Also when serving failed: what this agent brought up goes with it.
     match owner {
-        Owner::Run => drop(agent.down().await?),
+        Owner::Run => drop(agent.down().instrument(info_span!("down")).await?),
         Owner::Up => {
             // Nobody would do so later.
             if agent.until_revert().is_some() {
@@ -87,7 +93,23 @@ pub(crate) async fn run(file: ConfigFile, events: Events) -> Result<()> {
             }
         }
     }
+    export.finish().await;
     served
+}
+
+/// What is exported over OTLP, and as whom.
+fn export_of(config: &Config) -> otlp::Request {
+    otlp::Request {
+        endpoint: config.otlp.endpoint.as_ref().map(ToString::to_string),
+        service: "splitter",
+        version: env!("CARGO_PKG_VERSION"),
+        instance: config.name.to_string(),
+        sites: config
+            .site_names()
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+    }
 }
 
 /// Everything that runs next to the agent.
@@ -113,8 +135,8 @@ impl Watching {
         instance: &Instance,
         up: BroughtUp,
         guard: HealthMonitors,
-        (server, events): (Server, &Events),
-    ) -> Result<Self> {
+        (server, exporter, events): (Server, Exporter, &Events),
+    ) -> Result<(Self, Export)> {
         let config = &file.config;
         if up.plan.is_unchanged() {
             tracing::info!(event = "adopted", "adopted what an earlier agent had left");
@@ -141,18 +163,18 @@ impl Watching {
             health.clone(),
             events.newest.clone(),
         )?;
-        #[cfg(not(feature = "page"))]
-        let Events {} = events;
         let metrics = registry(
             Arc::clone(&monitor),
             health,
             auditor.found(),
             egress.left(),
             follower.followed(),
+            &events.recorder,
         )?;
         let endpoint = MetricsEndpoint::new(metrics, readiness.clone());
         #[cfg(feature = "page")]
         let endpoint = endpoint.with_page(page.page());
+        let export = exporter.start(&events.recorder, &endpoint)?;
         tracing::info!(
             event = "serving",
             address = %server.local_addr(),
@@ -163,7 +185,7 @@ impl Watching {
         let serving = tokio::spawn(server.serve(endpoint, async {
             let _ = stopped.await;
         }));
-        Ok(Self {
+        let watching = Self {
             monitor,
             attached: up.attached,
             guard,
@@ -177,7 +199,8 @@ impl Watching {
             stop,
             serving,
             _logger: logger,
-        })
+        };
+        Ok((watching, export))
     }
 
     /// Watches and measures what is up, and does what is asked, until a signal comes. What has
@@ -256,7 +279,7 @@ async fn obey(
                 }
                 tracing::info!(event = "hang_up", "SIGHUP: reading the file again");
                 manager.reloading();
-                agent.hang_up().await;
+                agent.hang_up().instrument(info_span!("hang_up")).await;
                 manager.ready();
             }
             Some(call) = calls.recv() => {
@@ -264,13 +287,16 @@ async fn obey(
                 if reloads {
                     manager.reloading();
                 }
-                agent.serve(call).await;
+                let request = call.request.name();
+                let span = info_span!("control_request", request);
+                agent.serve(call).instrument(span).await;
                 if reloads {
                     manager.ready();
                 }
             }
             () = sleep(until_revert.unwrap_or_default()), if until_revert.is_some() => {
-                agent.revert_unconfirmed().await;
+                let span = info_span!("revert_unconfirmed");
+                agent.revert_unconfirmed().instrument(span).await;
             }
             _ = ticks.tick() => {
                 reconciler.look(agent).await;

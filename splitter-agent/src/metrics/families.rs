@@ -1,7 +1,7 @@
 //! The families of metrics, each declared once: name, kind, unit, labels, help text, and what the
 //! reference page says beyond that. Descriptors and the page's tables come from it.
 
-use flow_telemetry::{Descriptor, Kind, NameError};
+use flow_telemetry::{Descriptor, Kind, NameError, otlp};
 use splitter_config::reference::fill_tables;
 use splitter_control::stats::{ChangeResult, ChangeSource, ControlResult};
 use splitter_datapath::AttachedMode;
@@ -365,11 +365,11 @@ pub fn fill_reference(page: &str) -> Result<String, String> {
             .map(Row::written)
             .collect();
         let head = "| name | type | unit | labels | meaning |\n|---|---|---|---|---|\n";
-        let info = match section {
-            "agent" => BUILD_INFO,
-            _ => "",
+        let shared = match section {
+            "agent" => format!("{}{BUILD_INFO}", otlp::reference_rows("splitter")),
+            _ => String::new(),
         };
-        (!rows.is_empty()).then(|| format!("{head}{rows}{info}"))
+        (!rows.is_empty()).then(|| format!("{head}{rows}{shared}"))
     })
 }
 

@@ -48,6 +48,7 @@ mod moved;
 mod neighbours;
 mod next_hops;
 mod other_instances;
+mod otlp;
 mod overload;
 mod placement;
 mod privileges;

@@ -14,8 +14,8 @@ use crate::diagnostic::{ConfigError, Diagnostic};
 use crate::key::Change::{Reload, Restart, Set};
 use crate::kind::{boolean, enumeration, instance_name, interface, list, path, word};
 use crate::sections::{
-    ACROSS, Advise, Attach, Balance, Flows, Handover, Health, Log, Marks, Metrics, Routes, Share,
-    Site, Steering, SteeringMode, Tunnel, Tunnels, WITHIN, listed_sites, listed_tunnels,
+    ACROSS, Advise, Attach, Balance, Flows, Handover, Health, Log, Marks, Metrics, Otlp, Routes,
+    Share, Site, Steering, SteeringMode, Tunnel, Tunnels, WITHIN, listed_sites, listed_tunnels,
     read_listed, read_sites,
 };
 use crate::source::Source;
@@ -131,6 +131,8 @@ section! {
         health: Health;
         /// Says where metrics and the status page are served.
         metrics: Metrics;
+        /// Says where metrics, spans and events are exported to.
+        otlp: Otlp;
         /// Says what the kernel program logs.
         log: Log;
     }

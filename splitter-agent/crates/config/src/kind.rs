@@ -17,7 +17,8 @@ mod word;
 pub(crate) use list::list;
 pub(crate) use number::{mask, microseconds, milliseconds, or_word, seconds, whole};
 pub(crate) use text::{
-    address, instance_name, interface, path, prefix, scalar_string, site_name, socket_address,
+    address, collector_url, instance_name, interface, path, prefix, scalar_string, site_name,
+    socket_address,
 };
 pub(crate) use word::{Enumeration, Word, boolean, enumeration, word};
 

@@ -43,12 +43,12 @@ pub use replacement::{ReplaceError, Replacement};
 pub use schema::schema;
 pub use sections::{
     Advise, Attach, AttachMode, Balance, CloudburstQueue, DscpMatch, Flows, Gateways, Handover,
-    Health, Log, LongQueue, MAX_SITES, MAX_TUNNELS, Marks, Metrics, PacketLog, Protocol, Routes,
-    Share, Site, SiteHealth, Steering, SteeringMode, Tunnel, Tunnels,
+    Health, Log, LongQueue, MAX_SITES, MAX_TUNNELS, Marks, Metrics, Otlp, PacketLog, Protocol,
+    Routes, Share, Site, SiteHealth, Steering, SteeringMode, Tunnel, Tunnels,
 };
 pub use values::{
-    Dscp, InstanceName, InvalidValue, NumaNode, RulePriority, SiteName, TableId, TableSize,
-    Threshold,
+    CollectorUrl, Dscp, InstanceName, InvalidValue, NumaNode, RulePriority, SiteName, TableId,
+    TableSize, Threshold,
 };
 
 /// Path at which the configuration is looked for when no `--config` is given.

@@ -367,6 +367,58 @@ impl fmt::Display for SiteName {
     }
 }
 
+/// URL of an OpenTelemetry collector that speaks HTTP without TLS.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CollectorUrl(String);
+
+impl CollectorUrl {
+    /// The URL as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for CollectorUrl {
+    type Error = InvalidValue;
+    fn try_from(value: String) -> Result<Self, InvalidValue> {
+        let remedy = "give one such as \"http://127.0.0.1:4318\"";
+        if value.starts_with("https://") {
+            return Err(InvalidValue::new(
+                "there is no TLS here",
+                "give a collector on this machine, which passes it on with TLS",
+            ));
+        }
+        let host = value.strip_prefix("http://").unwrap_or_default();
+        if host.is_empty() || host.starts_with('/') || value.contains(char::is_whitespace) {
+            return Err(InvalidValue::new(
+                "this is not the URL of a collector",
+                remedy,
+            ));
+        }
+        if host.contains('@') {
+            return Err(InvalidValue::new(
+                "there is a user or password in it, which everybody sees who may read this file",
+                "put `authorization=...` into the variable OTEL_EXPORTER_OTLP_HEADERS",
+            ));
+        }
+        Ok(Self(value))
+    }
+}
+
+impl From<CollectorUrl> for String {
+    fn from(value: CollectorUrl) -> Self {
+        value.0
+    }
+}
+
+impl fmt::Display for CollectorUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// Name of an instance: a part of paths, so letters, digits, `-` and `_` only.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -82,6 +82,22 @@ pub enum Request {
     Advise {},
 }
 
+impl Request {
+    /// The name of what is asked, as it is sent.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Reload { .. } => "reload",
+            Self::Set { .. } => "set",
+            Self::Apply { .. } => "apply",
+            Self::Confirm { .. } => "confirm",
+            Self::Revert {} => "revert",
+            Self::Show {} => "show",
+            Self::Advise {} => "advise",
+        }
+    }
+}
+
 /// Lists what an agent answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

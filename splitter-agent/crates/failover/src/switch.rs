@@ -7,6 +7,7 @@ use splitter_config::SiteName;
 use splitter_policy::flow::Class;
 use splitter_steering::Placement;
 use tokio::sync::watch;
+use tracing::{Instrument as _, info_span};
 
 use super::announce::moved;
 use super::monitored_tunnel::MonitoredTunnel;
@@ -67,8 +68,11 @@ impl<'a> Failover<'a> {
         if self.failed.as_ref().is_some_and(failed_lately) {
             return false;
         }
-        match Instance::place_in_force(&self.in_force, self.lock, &self.site, &wanted).await {
+        let place = Instance::place_in_force(&self.in_force, self.lock, &self.site, &wanted);
+        let span = info_span!("failover", site = %self.site);
+        match place.instrument(span.clone()).await {
             Ok(plan) => {
+                let _within = span.enter();
                 tracing::debug!("routes changed:\n{plan}");
                 let before = std::mem::replace(&mut self.current, wanted);
                 self.failed = None;
@@ -78,6 +82,7 @@ impl<'a> Failover<'a> {
                 true
             }
             Err(error) => {
+                let _within = span.enter();
                 let problem = format!("cannot move classes: {error}");
                 let is_new_problem = self.failed.as_ref().is_none_or(|it| it.problem != problem);
                 if is_new_problem {

@@ -9,7 +9,7 @@ use splitter_netlink::InterfaceName;
 use toml::de::DeValue;
 
 use super::{Kind, Refusals, Value, type_of};
-use crate::values::{InstanceName, InvalidValue, SiteName};
+use crate::values::{CollectorUrl, InstanceName, InvalidValue, SiteName};
 
 /// The kind of strings with a form of their own.
 pub(crate) struct Text<T> {
@@ -140,6 +140,16 @@ pub(crate) fn socket_address() -> Text<SocketAddr> {
         print: ToString::to_string,
         values: "IP address and port",
         schema: r#"{"pattern": "^(\\[[0-9A-Fa-f:.%]+\\]|[0-9.]+):[0-9]{1,5}$"}"#,
+    }
+}
+
+/// Takes the URL of a collector, without TLS.
+pub(crate) fn collector_url() -> Text<CollectorUrl> {
+    Text {
+        parse: CollectorUrl::try_from,
+        print: ToString::to_string,
+        values: "URL that begins with `http://`",
+        schema: r#"{"pattern": "^http://[^/@\\s]+[^@\\s]*$"}"#,
     }
 }
 

@@ -97,6 +97,14 @@ const SECTIONS: Lines = &[
         "metrics",
         &["address = 'localhost'", "flow_addresses = 'yes'"],
     ),
+    (
+        "otlp",
+        &[
+            "endpoint = '127.0.0.1:4318'",
+            "endpoint = 'https://collector'",
+            "endpoint = 'http://me:secret@collector'",
+        ],
+    ),
     ("log", &["packets = 'loud'", "zebra = 1"]),
     (
         "short",
