@@ -113,6 +113,19 @@ pub(crate) struct BeginArgs {
     pub(crate) ports: Ports,
 }
 
+/// Where metrics go meanwhile.
+#[derive(Debug, Args)]
+pub(crate) struct TelemetryArgs {
+    /// Serve metrics over HTTP at this address.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Export metrics and events to the OpenTelemetry collector at this URL, such as
+    /// http://127.0.0.1:4318; needs a build with the feature `otlp`. OTEL_EXPORTER_OTLP_ENDPOINT does
+    /// the same.
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp: Option<String>,
+}
+
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -124,9 +137,8 @@ pub(crate) struct ServeArgs {
     pub(crate) output: PathBuf,
     #[command(flatten)]
     pub(crate) listen: ListenArgs,
-    /// Serve metrics over HTTP at this address.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) telemetry: TelemetryArgs,
     #[command(flatten)]
     pub(crate) endpoint: EndpointOptions,
 }
@@ -236,9 +248,8 @@ pub(crate) struct PerfArgs {
     /// How to tell of what has been delivered so far.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) progress: Progress,
-    /// Serve metrics over HTTP at this address meanwhile.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) telemetry: TelemetryArgs,
     #[command(flatten)]
     pub(crate) begin: BeginArgs,
     #[command(flatten)]

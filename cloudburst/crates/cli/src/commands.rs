@@ -35,9 +35,9 @@ pub(crate) fn warn_of_silence(peer: &cloudburst::Remotes) {
 }
 
 fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {
-    use flow_telemetry::ListenError;
+    use flow_telemetry::{ListenError, otlp::OtlpError};
 
-    if crate::options::is_configuration(cause) {
+    if crate::options::is_configuration(cause) || cause.is::<OtlpError>() {
         return Some(ExitCode::Configuration);
     }
     if let Some(error) = cause.downcast_ref::<BindError>() {

@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use cloudburst::{CompletionHistogram, Endpoint, EndpointStatistics, Health, PathReport};
 use flow_telemetry::{
     Descriptor, Metrics, MetricsEndpoint, NameError, Readiness, Server,
+    otlp::{self, Export, Exporter, Recorder},
     prometheus_client::{
         collector::Collector,
         encoding::{DescriptorEncoder, NoLabelSet},
@@ -19,25 +20,46 @@ use tokio::runtime::Handle;
 
 pub(crate) use self::families::Figure;
 use self::families::{COUNTERS, Families, GAUGES, OF_PATHS};
-use crate::status_page;
+use crate::{cli::TelemetryArgs, status_page};
 
 /// Paths of a peer that have figures of their own: a fixed set of labels.
 pub(crate) const PATHS: usize = 16;
 
-/// Serves the endpoint's metrics from now on; nothing without an address.
-pub(crate) fn serve(endpoint: &Endpoint, address: Option<SocketAddr>) -> anyhow::Result<()> {
-    let Some(address) = address else {
-        return Ok(());
-    };
+/// Serves the endpoint's metrics from now on, and exports them; neither unless it is asked for.
+pub(crate) fn serve(
+    endpoint: &Endpoint,
+    args: &TelemetryArgs,
+    recorder: &Recorder,
+) -> anyhow::Result<Export> {
+    let exporter = Exporter::configured(&export_of(args), &|name| std::env::var(name).ok())?;
+    let metrics = registry(endpoint.clone(), recorder)?;
+    let page = status_page::page(endpoint.clone());
+    let endpoint = MetricsEndpoint::new(metrics, Readiness::new()).with_page(page);
+    let export = exporter.start(recorder, &endpoint)?;
+    if let Some(address) = args.metrics {
+        serve_at(address, endpoint)?;
+    }
+    Ok(export)
+}
+
+/// What is exported over OTLP, and as whom. Of several on one machine each has a process.
+fn export_of(args: &TelemetryArgs) -> otlp::Request {
+    otlp::Request {
+        endpoint: args.otlp.clone(),
+        service: "cloudburst",
+        version: env!("CARGO_PKG_VERSION"),
+        instance: std::process::id().to_string(),
+        sites: Vec::new(),
+    }
+}
+
+fn serve_at(address: SocketAddr, endpoint: MetricsEndpoint) -> anyhow::Result<()> {
     let server = Server::bind(address).context("--metrics")?;
     tracing::info!(
         event = "metrics_served",
         address = %server.local_addr(),
         "serving /metrics, /live, /ready and the status page"
     );
-    let metrics = registry(endpoint.clone())?;
-    let page = status_page::page(endpoint.clone());
-    let endpoint = MetricsEndpoint::new(metrics, Readiness::new()).with_page(page);
     tokio::spawn(async move {
         if let Err(error) = server.serve(endpoint, std::future::pending()).await {
             tracing::error!(event = "metrics_failed", %error, "metrics are not served any more");
@@ -46,7 +68,7 @@ pub(crate) fn serve(endpoint: &Endpoint, address: Option<SocketAddr>) -> anyhow:
     Ok(())
 }
 
-fn registry(endpoint: Endpoint) -> Result<Metrics, NameError> {
+fn registry(endpoint: Endpoint, recorder: &Recorder) -> Result<Metrics, NameError> {
     let mut metrics = Metrics::new("cloudburst")?;
     metrics.build_info(env!("CARGO_PKG_VERSION"))?;
     let families = Families::new()?;
@@ -56,6 +78,7 @@ fn registry(endpoint: Endpoint) -> Result<Metrics, NameError> {
         runtime: Handle::current(),
     };
     metrics.collect(families.all(), collector)?;
+    recorder.register(&mut metrics)?;
     Ok(metrics)
 }
 

@@ -12,6 +12,7 @@ use cloudburst::{
 };
 use flow_cli::ExitCode;
 use flow_cli::{Signals, print};
+use flow_telemetry::otlp::Recorder;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -36,11 +37,15 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a reply is waited for.
 const REPLY_WITHIN: Duration = Duration::from_secs(10);
 
-pub(crate) async fn run(args: &PerfArgs, output: Output) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(
+    args: &PerfArgs,
+    output: Output,
+    recorder: &Recorder,
+) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     check(args);
     let (endpoint, peer) = args.endpoint.connect(&args.begin.ports, &args.peer).await?;
-    metrics::serve(&endpoint, args.metrics)?;
+    let export = metrics::serve(&endpoint, &args.telemetry, recorder)?;
     let mut run = Run::new(output, args.duration.0);
     let start = Instant::now();
     tokio::select! {
@@ -59,6 +64,7 @@ pub(crate) async fn run(args: &PerfArgs, output: Output) -> anyhow::Result<ExitC
         statistics,
     };
     result.report(output)?;
+    export.finish().await;
     endpoint.close(CLOSE_WITHIN).await;
     Ok(if run.total.times.count() > 0 {
         ExitCode::Ok

@@ -8,6 +8,7 @@ use std::{
 use cloudburst::{BusyAnswers, Closed, Endpoint, Received};
 use flow_cli::ExitCode;
 use flow_cli::Signals;
+use flow_telemetry::otlp::Recorder;
 
 use super::CLOSE_WITHIN;
 use crate::{
@@ -22,7 +23,11 @@ use crate::{
 /// Requests that are answered at a time.
 const CONCURRENCY: usize = 4_096;
 
-pub(crate) async fn run(args: &ServeArgs, as_json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(
+    args: &ServeArgs,
+    as_json: bool,
+    recorder: &Recorder,
+) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     // Whatever can refuse comes before anything is bound.
     let files = match args.mode {
@@ -30,7 +35,7 @@ pub(crate) async fn run(args: &ServeArgs, as_json: bool) -> anyhow::Result<ExitC
         _ => None,
     };
     let endpoint = args.endpoint.listen(&args.listen).await?;
-    metrics::serve(&endpoint, args.metrics)?;
+    let export = metrics::serve(&endpoint, &args.telemetry, recorder)?;
     if args.endpoint.key_file.is_none() {
         tracing::warn!(
             event = "no_key",
@@ -50,6 +55,8 @@ pub(crate) async fn run(args: &ServeArgs, as_json: bool) -> anyhow::Result<ExitC
     if busy.total() > 0 {
         warn(&busy, "since the start, messages were turned away");
     }
+    // Metrics are the endpoint's, as long as it is there.
+    export.finish().await;
     // To stop serving would cancel replies that are on their way; the end of the endpoint ends it.
     tokio::join!(endpoint.close(CLOSE_WITHIN), serving);
     if as_json {

@@ -6,6 +6,7 @@ mod keygen;
 mod log;
 #[cfg(target_os = "linux")]
 mod newcomer;
+mod otlp;
 mod pages;
 mod ping;
 mod refusals;
