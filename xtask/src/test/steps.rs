@@ -46,6 +46,9 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
         documentation(project),
         tests(project),
         book(project),
+        // Programs with a feature more take the places of those that the book runs.
+        export_lints(project),
+        export_tests(project),
         fuzz(project, fuzz_seconds),
     ];
     let own = project.clone();
@@ -173,6 +176,31 @@ fn lints_without_std(project: &Project) -> Step {
         "-Dwarnings",
     ]);
     command_step("no-std", "lints: Cloudburst's code without std", clippy)
+}
+
+/// What exports over OTLP, each with the feature that is off by default.
+const EXPORT: [&str; 4] = [
+    "--package=flow-telemetry",
+    "--package=splitter-agent",
+    "--package=cloudburst-cli",
+    "--features=flow-telemetry/otlp,splitter-agent/otlp,cloudburst-cli/otlp",
+];
+
+fn export_lints(project: &Project) -> Step {
+    let clippy = cargo(project).arg("clippy").args(EXPORT);
+    let clippy = clippy.args(["--all-targets", "--locked", "--", "-Dwarnings"]);
+    command_step("otlp-lints", "lints of the export over OTLP", clippy)
+}
+
+/// A collector in the tests takes what comes; other tests of the programs do not need the feature.
+fn export_tests(project: &Project) -> Step {
+    let own = project.clone();
+    step("otlp", "tests of the export over OTLP", move || {
+        let tests = || cargo(&own).arg("test").args(EXPORT).arg("--locked");
+        tests().args(["--test", "otlp"]).run()?;
+        tests().args(["--lib", "--test", "it", "otlp"]).run()?;
+        Ok(Tally::success())
+    })
 }
 
 fn documentation(project: &Project) -> Step {
