@@ -324,7 +324,13 @@ async fn nothing_is_exported_unless_it_is_asked_for() {
         ("OTEL_SDK_DISABLED", "TRUE"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", address.as_str()),
     ];
-    for variables in [&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")][..], &disabled] {
+    // Meant for another program, which speaks gRPC.
+    let elsewhere = [
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", address.as_str()),
+    ];
+    let empty = [("OTEL_EXPORTER_OTLP_ENDPOINT", " ")];
+    for variables in [&empty[..], &disabled, &elsewhere] {
         let exporter = Exporter::configured(&request(None), &|name| look_up(variables, name));
         let recorder = Recorder::new();
         let endpoint = MetricsEndpoint::new(Metrics::new("test").unwrap(), Readiness::new());

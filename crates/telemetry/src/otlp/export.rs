@@ -43,8 +43,9 @@ impl Exporter {
     /// names an endpoint, or `OTEL_SDK_DISABLED` is `true`.
     ///
     /// # Errors
-    /// An [`OtlpError`] for an endpoint that is none, a variable that asks for what is not there, and any
-    /// endpoint of the request in a build without the feature `otlp`.
+    /// An [`OtlpError`] where the request has an endpoint that is none, a variable asks for what is not
+    /// there besides, or the build is one without the feature `otlp`. Where variables alone ask, which may
+    /// be meant for another program, it is logged, and nothing is exported.
     pub fn configured(request: &Request, variables: Variables<'_>) -> Result<Self, OtlpError> {
         // An empty variable is like none (OpenTelemetry, "Environment Variable Specification").
         let variable = |name: &str| variables(name).filter(|value| !value.trim().is_empty());
@@ -70,13 +71,22 @@ impl Exporter {
 
     #[cfg(feature = "otlp")]
     fn asked(request: &Request, variables: Variables<'_>) -> Result<Self, OtlpError> {
-        let settings = super::settings::Settings::read(request, variables)?;
-        Ok(Self {
-            settings: Some(settings),
-        })
+        match super::settings::Settings::read(request, variables) {
+            Ok(settings) => Ok(Self {
+                settings: Some(settings),
+            }),
+            Err(error) if request.endpoint.is_none() => {
+                tracing::warn!(
+                    event = "otlp_variable_ignored",
+                    %error,
+                    "the environment asks for an export over OTLP that is not to be had; nothing is exported"
+                );
+                Ok(Self::none())
+            }
+            Err(error) => Err(error),
+        }
     }
 
-    /// A variable may be meant for another program; a configuration is not.
     #[cfg(not(feature = "otlp"))]
     fn asked(request: &Request, _: Variables<'_>) -> Result<Self, OtlpError> {
         if let Some(endpoint) = request.endpoint.clone() {
