@@ -3,7 +3,7 @@
 use super::{OtlpError, Recorder};
 use crate::MetricsEndpoint;
 
-/// What a program asks for, and how it is called.
+/// An export as a program asks for it, and the names that it exports under.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Base URL of the collector from a configuration or a flag, such as `http://127.0.0.1:4318`. It

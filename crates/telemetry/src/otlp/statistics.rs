@@ -27,7 +27,7 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// All of them.
+    /// All signals, in the order of labels.
     pub const ALL: [Self; 3] = [Self::Metrics, Self::Traces, Self::Logs];
 
     /// Returns the name, as in the path and in the label `signal`.
@@ -52,7 +52,7 @@ pub enum Lost {
 }
 
 impl Lost {
-    /// All of them.
+    /// All reasons, in the order of labels.
     pub const ALL: [Self; 3] = [Self::QueueFull, Self::Refused, Self::Ended];
 
     /// Returns the name, as in the label `reason`.
