@@ -17,7 +17,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What the kernel programs are given.
+    /// Makes what the kernel programs are given.
     pub const fn new(config: PolicyConfig, clock: TickClock, layout: Layout) -> Self {
         Self {
             config,

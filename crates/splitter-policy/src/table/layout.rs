@@ -35,7 +35,7 @@ impl Layout {
         }
     }
 
-    /// The same layout as kernel programs read it: the seeds that are multiplied by are odd, which those
+    /// Returns the same layout as kernel programs read it: the seeds that are multiplied by are odd, which those
     /// do not see to for each packet. It leads to the same places.
     #[must_use]
     pub const fn with_odd_seeds(mut self) -> Self {
