@@ -42,7 +42,7 @@ pub(super) struct GraphRouting {
     slots: HashMap<(u16, u32), u32, BuildHasherDefault<SlotHasher>>,
 }
 
-/// Where a switch sends packets to a rack.
+/// A switch's way to a rack.
 #[derive(Clone, Copy, Debug)]
 enum Route {
     /// The rack is its own.

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// What makes a network of one kind or the other.
+/// Parts of a network, of one kind or the other.
 struct Plan {
     layout: Layout,
     /// By port.

@@ -24,7 +24,7 @@ pub enum TopologyError {
         line: usize,
         /// The entry, named by its node or its ends.
         entry: String,
-        /// What is wrong, and its remedy.
+        /// Fault of the entry, and its remedy.
         problem: String,
     },
     /// A number that lies out of its range.
@@ -34,15 +34,15 @@ pub enum TopologyError {
         key: &'static str,
         /// Value that is there.
         value: String,
-        /// Least value.
+        /// The least value allowed.
         least: String,
-        /// Greatest value.
+        /// The greatest value allowed.
         most: String,
     },
     /// There is more of something than the simulator has numbers for.
     #[error("{count} {what} are more than {most}; take fewer")]
     TooMany {
-        /// What there is too much of.
+        /// Name of what there is too much of.
         what: &'static str,
         /// How many there are.
         count: usize,

@@ -191,7 +191,7 @@ fn entry(line: usize, entry: String, problem: String) -> TopologyError {
     }
 }
 
-/// Where lines begin.
+/// Beginnings of the lines of a text.
 struct Lines(Vec<usize>);
 
 impl Lines {

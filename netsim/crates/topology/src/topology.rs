@@ -96,7 +96,7 @@ impl Topology {
         &self.switches
     }
 
-    /// Links between switches.
+    /// The links between switches.
     #[must_use]
     pub fn links(&self) -> &[Link] {
         &self.links

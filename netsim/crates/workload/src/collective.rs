@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::tree::Tree;
 
-/// A collective operation.
+/// A collective operation of several ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// All-reduce in a ring: a reduce-scatter and an all-gather, each of *n* - 1 steps, in each of which every rank
@@ -65,7 +65,7 @@ pub struct Transfer {
     pub from: u32,
     /// The rank that receives.
     pub to: u32,
-    /// How much.
+    /// Bytes that it carries.
     pub bytes: u64,
     /// Which one of the operation's it is: a step of a ring, a chunk of a tree with its direction, a distance.
     pub tag: u32,

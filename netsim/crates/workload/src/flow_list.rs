@@ -20,7 +20,7 @@ pub struct ListedFlow {
     pub to: u32,
     /// Size in bytes, without headers.
     pub bytes: u64,
-    /// Start in ns.
+    /// Start time in ns.
     pub start_ns: u64,
     /// Priority of its packets, 0 the most urgent; only CSV has one.
     pub priority: u8,
@@ -54,7 +54,7 @@ pub enum StartUnit {
 /// A list of flows in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowList {
-    /// The flows.
+    /// The flows, in that order.
     pub flows: Vec<ListedFlow>,
 }
 
@@ -69,7 +69,7 @@ pub enum FlowListError {
     Line {
         /// Which one, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The fault of the line.
         problem: Problem,
     },
     /// The file ends too early.
@@ -85,7 +85,7 @@ pub enum FlowListError {
     Empty,
 }
 
-/// What is wrong with a line.
+/// A fault of a line.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Problem {
     /// No line of these formats is so long.
@@ -99,7 +99,7 @@ pub enum Problem {
     Columns {
         /// How many there are.
         found: usize,
-        /// What there should be.
+        /// The columns that there should be.
         expected: &'static str,
     },
     /// The heading has no such column.
@@ -112,7 +112,7 @@ pub enum Problem {
         what: &'static str,
         /// Text that is there.
         value: String,
-        /// What it must be.
+        /// The value that it must be.
         must: &'static str,
     },
     /// A host sends to itself.
@@ -141,7 +141,7 @@ pub enum Problem {
     /// A token without what must follow it.
     #[error("{0} is missing")]
     Missing(&'static str),
-    /// What starts at the end of another flow.
+    /// A flow that starts at the end of another one.
     #[error(
         "{0:?}: flows that wait for others are not supported; take the kinds of collective operations"
     )]

@@ -2,7 +2,7 @@
 
 use crate::flow_list::{FlowListFormat, ListedFlow, Problem, StartUnit};
 
-/// What is known of a list after some of its lines.
+/// State of reading a list, line by line.
 pub(crate) enum Parser {
     Csv(Option<Columns>),
     Ns3 {
@@ -58,7 +58,7 @@ impl Parser {
     }
 }
 
-/// Where the columns of a CSV file are.
+/// Places of the columns of a CSV file.
 pub(crate) struct Columns {
     count: usize,
     from: usize,
