@@ -13,8 +13,8 @@ use super::{LAN, PATH_DEVICES, QUEUE_BYTES, Rig, gateway};
 
 /// The DSCP by which the splitter knows Cloudburst's datagrams.
 pub const CLOUDBURST_DSCP: u8 = 44;
-/// The part of each path that its queue may send at.
-pub const CLOUDBURST_PERCENT: u32 = 25;
+/// The part of each path that its queue may send at: about as much as the short class, where its peers are.
+pub const CLOUDBURST_PERCENT: u32 = 90;
 /// Packets of a flow that are still short, as in the demonstration.
 const THRESHOLD: u32 = 45;
 
