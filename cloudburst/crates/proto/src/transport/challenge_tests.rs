@@ -1,9 +1,9 @@
 //! What a demand for a token makes a sender send again: once, and no more than at first.
 
-use core::time::Duration;
+use core::{num::NonZeroU8, time::Duration};
 
 use super::{super::*, tests::Pair};
-use crate::packet::{Header, PacketKind};
+use crate::packet::{Header, Key, PacketKind};
 
 /// Datagrams that may leave before anything is known (RFC 6928), and those that pairs add to it.
 const FIRST_FLIGHT: usize = 10 + 2;
@@ -35,7 +35,7 @@ fn symbols_and_demands(config: &TransportConfig, sockets: u16) -> (usize, usize)
 
 #[test]
 fn demands_for_a_token_let_the_first_flight_leave_twice_however_many_come() {
-    let key = crate::packet::Key::new(core::num::NonZeroU8::MIN, [7; 32]);
+    let key = Key::new(NonZeroU8::MIN, [7; 32]);
     let sealed = TransportConfig::new(Security::shared_key(key));
     for config in [TransportConfig::unprotected(), sealed] {
         for sockets in [1, 4, 16] {
