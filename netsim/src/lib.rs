@@ -1,4 +1,4 @@
-//! A packet-level simulator of leaf-spine fabrics: load balancing, transports and queues under
+//! A packet-level simulator of leaf-spine fabrics and other topologies: load balancing, transports and queues under
 //! data-centre workloads.
 //!
 //! A [`Source`] is the text of a scenario; with a scheme and a seed it becomes an [`Experiment`],
@@ -14,9 +14,9 @@
 //! | `engine` | the event queue, packets, datagrams, random streams |
 //! | `size_distribution` | empirical distributions of message sizes |
 //! | `message` | messages, between the workload and the transport |
-//! | `scenario` | the keys of scenario files: data alone |
+//! | `scenario` | the keys of scenario files, and the topologies that they name: data alone |
 //! | `workload` | which messages are due, when and between which hosts |
-//! | `fabric` | leaf and spine switches, ports, queues, load balancing, link failures |
+//! | `fabric` | leaf and spine switches, other topologies, ports, queues, load balancing, link failures |
 //! | `transport` | hosts: congestion control, loss recovery, Cloudburst's endpoints |
 //! | `validation` | checks of a scenario, with its fabric and its workload |
 //! | `outcome` | records of flows and of links |
@@ -36,6 +36,8 @@ pub mod sweep;
 mod transport;
 mod validation;
 mod workload;
+
+pub use flow_topology::FatTree;
 
 pub use self::{
     outcome::{FlowRecord, Outcome, PathRecord, Totals},

@@ -26,7 +26,7 @@ pub struct Outcome {
     pub seed: u64,
     /// All messages but those in the background, in the order in which they started.
     pub flows: Vec<FlowRecord>,
-    /// Links between leaves and spines.
+    /// Links between switches.
     pub paths: Vec<PathRecord>,
     /// Sums over all flows and links.
     pub totals: Totals,
@@ -72,11 +72,14 @@ pub struct FlowRecord {
     pub needed: u32,
 }
 
-/// A link between a leaf and a spine, one way.
+/// A link between two switches, one way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PathRecord {
     /// From where to where.
     pub link: String,
+    /// It leads from a switch that has hosts: load balancing is about these.
+    #[serde(skip)]
+    pub is_uplink: bool,
     /// Share of the run's time that it was sending.
     pub utilisation: f64,
     /// Packets lost at its port.
@@ -225,10 +228,10 @@ fn record(number: u32, message: &Message, stats: MessageStats, mss: u16) -> Flow
 }
 
 fn paths(network: &Network, end_ns: u64) -> Vec<PathRecord> {
-    let layout = network.layout;
-    let first = 2 * layout.hosts();
+    let first = 2 * network.layout.hosts();
     let record = |(number, port): (usize, &Port)| PathRecord {
-        link: layout.name(number),
+        link: network.link_name(number),
+        is_uplink: network.is_uplink(number),
         utilisation: port.time_of_ns(port.sent_bytes) as f64 / end_ns.max(1) as f64,
         drops: port.drops,
         marks: port.marks,

@@ -53,9 +53,9 @@ impl Simulation {
         let scenario = &experiment.scenario;
         let workload = Workload::new(experiment);
         let is_measured = |it: &Traffic| !matches!(it, Traffic::Background { .. });
-        let network = Network::new(scenario, experiment.seed);
+        let network = Network::new(experiment);
         Self {
-            outages: Outages::new(&scenario.fabric, &network),
+            outages: Outages::new(scenario.fabric.as_ref(), &network),
             network,
             hosts: Hosts::new(experiment),
             measured: scenario.traffic.iter().map(is_measured).collect(),

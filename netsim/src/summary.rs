@@ -1,5 +1,7 @@
 //! Statistics of one run, by size class.
 
+use std::collections::BTreeMap;
+
 use flow_report::{Summary, Table};
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +26,7 @@ pub struct Manifest {
     pub settings: Scenario,
     /// Flows by size class.
     pub classes: Vec<ClassSummary>,
-    /// Links between leaves and spines.
+    /// Links between switches.
     pub paths: PathSummary,
     /// Sums over all flows and links.
     pub totals: Totals,
@@ -70,10 +72,10 @@ pub struct ClassSummary {
 /// How evenly paths were used.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathSummary {
-    /// Mean share of time that the links between leaves and spines were sending.
+    /// Mean share of time that the links between switches were sending.
     pub mean_utilisation: f64,
-    /// Standard deviation among the uplinks of a leaf, which is what load balancing is about: the
-    /// root of the mean variance over leaves.
+    /// Standard deviation among the uplinks of a leaf, or another switch with hosts, which is what load balancing is about: the
+    /// root of the mean variance over these switches.
     pub deviation: f64,
     /// Largest share of time that one of these links was sending.
     pub max_utilisation: f64,
@@ -232,10 +234,14 @@ impl PathSummary {
 fn deviation(paths: &[PathRecord]) -> f64 {
     let switch = |it: &PathRecord| it.link.split("->").next().unwrap_or_default().to_owned();
     let mut variances = Vec::new();
-    for uplinks in paths.chunk_by(|first, second| switch(first) == switch(second)) {
-        if !uplinks[0].link.starts_with("leaf") {
-            continue;
-        }
+    let mut uplinks: Vec<&PathRecord> = paths.iter().filter(|it| it.is_uplink).collect();
+    let mut first = BTreeMap::new();
+    for (index, it) in uplinks.iter().enumerate() {
+        first.entry(switch(it)).or_insert(index);
+    }
+    // Those of a switch may lie apart.
+    uplinks.sort_by_key(|it| first[&switch(it)]);
+    for uplinks in uplinks.chunk_by(|first, second| switch(first) == switch(second)) {
         let count = uplinks.len() as f64;
         let mean = uplinks.iter().map(|it| it.utilisation).sum::<f64>() / count;
         let squares = uplinks.iter().map(|it| (it.utilisation - mean).powi(2));
@@ -260,6 +266,7 @@ mod tests {
     fn deviation_is_that_of_the_uplinks_of_a_leaf() {
         let path = |link: &str, utilisation| PathRecord {
             link: link.to_owned(),
+            is_uplink: link.starts_with("leaf"),
             utilisation,
             drops: 0,
             marks: 0,

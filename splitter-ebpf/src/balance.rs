@@ -22,7 +22,7 @@ use splitter_policy::paths::{
 
 use crate::clock;
 use crate::models::KernelWord;
-use crate::pipeline::SETTINGS;
+use crate::pipeline::settings;
 
 /// The number of the balancer. The verifier knows it, and leaves out the others.
 #[unsafe(no_mangle)]
@@ -247,7 +247,7 @@ pub extern "C" fn take_path(context: *mut __sk_buff) -> u64 {
 
 #[inline(always)]
 fn take_path_of(skb: &mut __sk_buff) -> Option<()> {
-    let config = &SETTINGS.get(0)?.config;
+    let config = &settings().config;
     let asked = asked()?;
     let (chosen, bytes) = (&*asked.chosen, asked.packet.bytes);
     if chosen.path == NONE {

@@ -9,7 +9,7 @@ use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::TcContext;
 use splitter_policy::egress_counts::{EgressCounts, IpStart, Marked};
 
-use crate::pipeline::SETTINGS;
+use crate::pipeline::settings;
 use crate::reverse;
 
 /// Only what the agent has put there takes memory.
@@ -40,7 +40,7 @@ pub fn count(context: &TcContext) -> Option<()> {
     let counts = unsafe { &mut *counts };
     let ip = ip_start(context)?;
     let marked = if is_from_site(skb.ingress_ifindex) {
-        Marked::of(&SETTINGS.get(0)?.config, skb.mark, &ip)
+        Marked::of(&settings().config, skb.mark, &ip)
     } else {
         Marked::Other
     };

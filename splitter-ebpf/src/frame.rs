@@ -44,6 +44,11 @@ impl<C: Context> Buffer for Frame<'_, C> {
     }
 
     #[inline(always)]
+    fn head<const N: usize>(&self) -> Option<&[u8; N]> {
+        self.linear.head()
+    }
+
+    #[inline(always)]
     fn available(&self) -> usize {
         self.linear.available()
     }

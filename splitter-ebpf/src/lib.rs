@@ -12,6 +12,7 @@
 pub mod balance;
 pub mod clock;
 pub mod egress;
+mod fixed;
 pub mod frame;
 pub mod models;
 pub mod pipeline;

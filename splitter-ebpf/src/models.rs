@@ -18,7 +18,7 @@ use splitter_policy::models::QueueModels;
 use splitter_policy::share::{CountedPacket, Cpu, OwnQueues, SharedEgress, SharedQueues, Stage};
 use splitter_policy::table::Word;
 
-use crate::pipeline::{SETTINGS, entry};
+use crate::pipeline::{entry, settings};
 use crate::queues::KernelBacklog;
 
 #[btf_map]
@@ -90,7 +90,7 @@ impl QueueModels for KernelModels {
             // SAFETY: a per-CPU value, and programs that receive packets do not interrupt each other on
             // one CPU; nobody takes it twice at a time.
             own: unsafe { &mut *own },
-            slack_ns: slack_ns()?,
+            slack_ns: slack_ns(),
         })
     }
 }
@@ -163,8 +163,8 @@ const NOWHERE: Egress = Egress::dedicated_to(TunnelRole::Short);
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_turn(now_ns: u64) -> u64 {
-    if let (Some(shared), Some(settings)) = (shared(), SETTINGS.get(0)) {
-        let tunnel = shared.take_turn(&settings.config, now_ns);
+    if let Some(shared) = shared() {
+        let tunnel = shared.take_turn(&settings().config, now_ns);
         // Looked up here, for Linux 6.1 has no stack left to keep it on meanwhile.
         if let Some(scratch) = scratch() {
             scratch.egress = Egress::dedicated_to(tunnel).to_bits();
@@ -177,9 +177,9 @@ pub extern "C" fn share_turn(now_ns: u64) -> u64 {
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_start(next: u64, now_ns: u64) -> u64 {
-    if let (Some(shared), Some(settings), Some(scratch)) = (shared(), SETTINGS.get(0), scratch()) {
+    if let (Some(shared), Some(scratch)) = (shared(), scratch()) {
         let next = TunnelRole::numbered(next);
-        let tunnel = shared.start_near(&settings.config, next, now_ns);
+        let tunnel = shared.start_near(&settings().config, next, now_ns);
         scratch.egress = Egress::dedicated_to(tunnel).to_bits();
     }
     0
@@ -189,9 +189,9 @@ pub extern "C" fn share_start(next: u64, now_ns: u64) -> u64 {
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_choose(here: u64, was: u64, last_seen_ns: u64, now_ns: u64) -> u64 {
-    if let (Some(shared), Some(settings), Some(scratch)) = (shared(), SETTINGS.get(0), scratch()) {
+    if let (Some(shared), Some(scratch)) = (shared(), scratch()) {
         let (here, was) = (TunnelRole::numbered(here), Stage::numbered(was));
-        let tunnel = shared.choose(&settings.config, here, was, last_seen_ns, now_ns);
+        let tunnel = shared.choose(&settings().config, here, was, last_seen_ns, now_ns);
         scratch.egress = Egress::dedicated_to(tunnel).to_bits();
     }
     0
@@ -201,12 +201,10 @@ pub extern "C" fn share_choose(here: u64, was: u64, last_seen_ns: u64, now_ns: u
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_hand_over() -> u64 {
-    if let (Some(shared), Some(settings), Some(scratch), Some(entry)) =
-        (shared(), SETTINGS.get(0), scratch(), entry())
-    {
+    if let (Some(shared), Some(scratch), Some(entry)) = (shared(), scratch(), entry()) {
         // SAFETY: the caller has written it.
         let sent = unsafe { scratch.sent.assume_init_ref() };
-        let hand_over = shared.hand_over(&settings.config, entry, sent, &KernelBacklog);
+        let hand_over = shared.hand_over(&settings().config, entry, sent, &KernelBacklog);
         scratch.egress = Egress {
             hand_over,
             ..NOWHERE
@@ -220,12 +218,12 @@ pub extern "C" fn share_hand_over() -> u64 {
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn share_send() -> u64 {
-    if let (Some(shared), Some(mut cpu), Some(settings), Some(scratch), Some(entry)) =
-        (shared(), cpu(), SETTINGS.get(0), scratch(), entry())
+    if let (Some(shared), Some(mut cpu), Some(scratch), Some(entry)) =
+        (shared(), cpu(), scratch(), entry())
     {
         // SAFETY: the caller has written it.
         let sent = unsafe { scratch.sent.assume_init_ref() };
-        let (hand_over, config) = (answer().hand_over, &settings.config);
+        let (hand_over, config) = (answer().hand_over, &settings().config);
         let egress = shared.send_after(hand_over, &mut cpu, config, entry, sent, &KernelBacklog);
         scratch.egress = egress.to_bits();
     }
@@ -264,14 +262,14 @@ fn cpu() -> Option<Cpu<'static>> {
     Some(Cpu {
         // SAFETY: as above.
         own: unsafe { &mut *own },
-        slack_ns: slack_ns()?,
+        slack_ns: slack_ns(),
     })
 }
 
 /// The most by which coarse time lies behind.
 #[inline(always)]
-fn slack_ns() -> Option<u64> {
+fn slack_ns() -> u64 {
     /// The tick count is written by one CPU, which may be late.
     const TICKS_BEHIND: u64 = 2;
-    Some(TICKS_BEHIND * SETTINGS.get(0)?.clock.tick_ns)
+    TICKS_BEHIND * settings().clock.tick_ns
 }

@@ -13,7 +13,7 @@ use core::mem::MaybeUninit;
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::bindings::{__sk_buff, xdp_md};
-use aya_ebpf::btf_maps::{Array, PerCpuArray};
+use aya_ebpf::btf_maps::PerCpuArray;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::{TcContext, XdpContext};
 use splitter_policy::counters::Counters;
@@ -27,13 +27,24 @@ use splitter_policy::table::{SlotRef, Table};
 use splitter_policy::thresholds::ThresholdIndex;
 
 use crate::clock::KernelClock;
+use crate::fixed::Fixed;
 use crate::frame::{Context, Frame};
 use crate::models::KernelModels;
 use crate::sites;
 use crate::table::KernelMemory;
 
-#[btf_map]
-pub(crate) static SETTINGS: Array<Settings, 1> = Array::new();
+/// Kept as it is by the attribute: nothing here writes it, by which a compiler would take it for zeros.
+#[used]
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".data.settings")]
+static SETTINGS: Fixed<Settings> = Fixed::zeroed();
+
+/// The settings, which the agent has written.
+#[inline(always)]
+pub(crate) fn settings() -> &'static Settings {
+    // SAFETY: made of integers. The agent may write while a program reads, as in any map.
+    unsafe { &*SETTINGS.as_ptr() }
+}
 
 #[btf_map]
 static COUNTERS: PerCpuArray<Counters, 1> = PerCpuArray::new();
@@ -300,14 +311,12 @@ pub(crate) fn counters() -> Option<&'static mut Counters> {
 /// Whether packets are only classified and counted.
 #[inline(always)]
 pub(crate) fn is_shadow() -> bool {
-    SETTINGS
-        .get(0)
-        .is_none_or(|it| it.config.marking.is_shadow())
+    settings().config.marking.is_shadow()
 }
 
 #[inline(always)]
 fn splitter() -> Option<KernelSplitter> {
-    let settings = SETTINGS.get(0)?;
+    let settings = settings();
     let counters = counters()?;
     Some(Splitter {
         config: &settings.config,

@@ -18,7 +18,7 @@ use splitter_policy::next_hop::{NextHop, NextHopTrust, Question, neighbour};
 
 use crate::clock::KernelClock;
 use crate::frame::Frame;
-use crate::pipeline::{SETTINGS, counters, is_shadow};
+use crate::pipeline::{counters, is_shadow, settings};
 
 /// Only what the agent has put there takes memory.
 const SPARSE: usize = BPF_F_NO_PREALLOC as usize;
@@ -105,7 +105,7 @@ fn forward(
     }
     // Read before the kernel is asked: what changes meanwhile makes the answer one of the past.
     let trust = trust();
-    let now_ns = now_ns().ok_or(Fallback::Failed)?;
+    let now_ns = now_ns();
     let question = Question::new(&asked, tunnel, to, trust.looks_beyond);
     // SAFETY: a per-CPU value, as the counters are.
     let record = NEXT_HOPS.get_ptr_mut(question.index());
@@ -172,7 +172,7 @@ fn count(asked: &FibLookup, slot: u32) -> Option<()> {
     // SAFETY: as the counters are.
     let counts = unsafe { &mut *REDIRECTED.get_ptr_mut(slot)? };
     let ip = asked.ip_start();
-    let marked = Marked::of(&SETTINGS.get(0)?.config, NO_FWMARK, &ip);
+    let marked = Marked::of(&settings().config, NO_FWMARK, &ip);
     counts.count(marked, ip.is_v6, 1, ip.frame_bytes());
     Some(())
 }
@@ -197,6 +197,6 @@ fn trust() -> NextHopTrust {
 }
 
 #[inline(always)]
-fn now_ns() -> Option<u64> {
-    SETTINGS.get(0).map(|it| KernelClock(&it.clock).coarse_ns())
+fn now_ns() -> u64 {
+    KernelClock(&settings().clock).coarse_ns()
 }

@@ -11,7 +11,7 @@ use splitter_policy::reverse::{Arrival, ReverseEntry, counted};
 
 use crate::clock::KernelClock;
 use crate::frame::Frame;
-use crate::pipeline::{HEADERS_BYTES, SETTINGS};
+use crate::pipeline::{HEADERS_BYTES, settings};
 
 /// What came back, by the packets' own 5-tuple, of both families. Of more flows than it has room for,
 /// those that were silent longest are forgotten; the agent sets how many these are.
@@ -39,7 +39,7 @@ pub fn count(context: &TcContext) -> Option<()> {
         read => read,
     }
     .ok()?;
-    let settings = SETTINGS.get(0)?;
+    let settings = settings();
     let header = counted(transport, settings.config.protocols)?;
     let key = FlowKey::new(addresses, &header).as_v6();
     let arrival = Arrival {

@@ -68,6 +68,9 @@ impl SiteThresholds for KernelMemory {
 }
 
 impl Memory for KernelMemory {
+    /// What logs is for looking on, and by that has the more to verify.
+    const SPLITS_AGGREGATES_FAST: bool = cfg!(not(feature = "log"));
+
     #[inline(always)]
     fn group_v4(&self, index: u32) -> Option<&GroupV4> {
         FLOWS_V4.get(index)

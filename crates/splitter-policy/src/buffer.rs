@@ -9,6 +9,10 @@ pub trait Buffer {
     /// The `N` bytes at `offset`, or `None` when the frame ends before them.
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
 
+    /// The first `N` bytes where they lie, or `None` when the frame ends before them: what is looked at
+    /// once more later is read once more, which is less than to keep it meanwhile.
+    fn head<const N: usize>(&self) -> Option<&[u8; N]>;
+
     /// How many bytes are at hand.
     fn available(&self) -> usize;
 
@@ -31,6 +35,10 @@ impl Buffer for [u8] {
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         let end = offset.checked_add(N)?;
         self.get(offset..end)?.try_into().ok()
+    }
+
+    fn head<const N: usize>(&self) -> Option<&[u8; N]> {
+        self.first_chunk()
     }
 
     fn available(&self) -> usize {
@@ -96,6 +104,17 @@ impl Buffer for RawBuffer {
     }
 
     #[inline(always)]
+    fn head<const N: usize>(&self) -> Option<&[u8; N]> {
+        let at = self.locate::<N>(0)?;
+        // SAFETY: as in `read`; who writes has the buffer for himself, and no reference is left then.
+        // Nothing lies at address 0, which a compiler that does not know that asks for each packet.
+        unsafe {
+            core::hint::assert_unchecked(at != 0);
+            Some(&*(at as *const [u8; N]))
+        }
+    }
+
+    #[inline(always)]
     fn available(&self) -> usize {
         self.end - self.start
     }
@@ -125,6 +144,7 @@ mod tests {
             let raw = unsafe { RawBuffer::new(start, start + bytes.len()) };
             let seen = raw.read::<4>(offset);
             prop_assert_eq!(seen, bytes.as_slice().read::<4>(offset));
+            prop_assert_eq!(raw.head::<20>(), bytes.as_slice().head::<20>());
         }
 
         #[test]

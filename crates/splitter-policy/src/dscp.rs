@@ -5,24 +5,26 @@ use crate::buffer::BufferMut;
 use crate::packet::{Addresses, ETHERNET_BYTES, Network};
 
 /// A DSCP, 0 to 63.
+///
+/// Kept as the class byte has it, two bits further up: so the kernel programs write it without a shift.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dscp(u8);
 
 impl Dscp {
     /// All six bits set; as a mask, an exact match.
-    pub const ALL_BITS: Self = Self(0x3f);
+    pub const ALL_BITS: Self = Self(0x3f << 2);
     /// The bits that a legacy `tos` rule looks at: the kernel masks ToS with
     /// 0x1c, both in the rule and in the packet.
-    pub const LEGACY_BITS: Self = Self(0x07);
+    pub const LEGACY_BITS: Self = Self(0x07 << 2);
 
     /// DSCP 0, best effort: packets without a mark have it.
     pub const NONE: Self = Self(0);
 
     /// `None` when the value needs more than six bits.
     pub const fn new(value: u8) -> Option<Self> {
-        if value <= Self::ALL_BITS.0 {
-            Some(Self(value))
+        if value <= Self::ALL_BITS.0 >> 2 {
+            Some(Self(value << 2))
         } else {
             None
         }
@@ -31,19 +33,19 @@ impl Dscp {
     /// The value, 0 to 63.
     #[inline(always)]
     pub const fn value(self) -> u8 {
-        self.0
+        self.0 >> 2
     }
 
     /// The DSCP within a ToS or traffic class byte.
     #[inline(always)]
     pub const fn of_traffic_class(traffic_class: u8) -> Self {
-        Self(traffic_class >> 2)
+        Self(traffic_class & !ECN_BITS)
     }
 
     /// The byte with its DSCP replaced and its ECN bits kept.
     #[inline(always)]
     pub const fn applied_to(self, traffic_class: u8) -> u8 {
-        (self.0 << 2) | (traffic_class & ECN_BITS)
+        self.0 | (traffic_class & ECN_BITS)
     }
 }
 
@@ -100,24 +102,25 @@ pub fn rewrite_untagged<B: BufferMut + ?Sized>(
     is_v6: bool,
     mark: Dscp,
 ) -> Option<()> {
-    let word = u16::from_ne_bytes(frame.read::<2>(ETHERNET_BYTES)?);
+    // In 32 bits, of which nobody has to cut off any.
+    let bytes = |bytes: [u8; 2]| u32::from(u16::from_ne_bytes(bytes));
+    let word = bytes(frame.read(ETHERNET_BYTES)?);
     let marked = if is_v6 {
-        let class = (mark.0 & Dscp::ALL_BITS.0) << 2;
-        let kept = u16::from_ne_bytes([0xf0, 0x3f]);
-        word & kept | u16::from_ne_bytes([class >> 4, class << 4])
+        // Version, class, and the upper bits of the flow label.
+        let class = (u16::from(mark.0) << 4).to_be();
+        word & bytes([0xf0, 0x3f]) | u32::from(class)
     } else {
-        let kept = u16::from_ne_bytes([0xff, ECN_BITS]);
-        word & kept | u16::from_ne_bytes([0, (mark.0 & Dscp::ALL_BITS.0) << 2])
+        word & bytes([0xff, ECN_BITS]) | bytes([0, mark.0])
     };
     if marked == word {
         return Some(());
     }
     if !is_v6 {
-        let checksum = u16::from_ne_bytes(frame.read::<2>(ETHERNET_BYTES + 10)?);
+        let checksum = bytes(frame.read(ETHERNET_BYTES + 10)?);
         let checksum = checksum_with_difference(checksum, word, marked);
         frame.write(ETHERNET_BYTES + 10, checksum.to_ne_bytes())?;
     }
-    frame.write(ETHERNET_BYTES, marked.to_ne_bytes())
+    frame.write(ETHERNET_BYTES, (marked as u16).to_ne_bytes())
 }
 
 #[inline(always)]
@@ -163,9 +166,9 @@ pub const fn updated_checksum(checksum: u16, old: u16, new: u16) -> u16 {
 /// steps. Both have 0 where that and 0xffff are the same. For fields at fixed places: beyond the branches the kernel's verifier has
 /// forgotten what it knew of others.
 #[inline(always)]
-const fn checksum_with_difference(checksum: u16, old: u16, new: u16) -> u16 {
+const fn checksum_with_difference(checksum: u32, old: u32, new: u32) -> u16 {
     const MODULUS: i32 = 0xffff;
-    let sum = checksum as i32 + old as i32 - new as i32;
+    let sum = (checksum + old) as i32 - new as i32;
     if sum < 0 {
         return (sum + MODULUS) as u16;
     }
@@ -197,7 +200,7 @@ mod tests {
             let words = |class: u16| u16::from_be_bytes([0x45, class as u8]).to_be();
             let (old, new) = (words(old), words(mark << 2 | old & 3));
             prop_assert_eq!(
-                checksum_with_difference(checksum, old, new),
+                checksum_with_difference(checksum.into(), old.into(), new.into()),
                 updated_checksum(checksum, old, new)
             );
         }

@@ -27,18 +27,27 @@ impl FlowPacket {
         flags: TcpFlags,
         config: &PolicyConfig,
     ) -> Self {
-        let segment_bytes = config.segment_bytes as u64;
-        let is_aggregate = segment_bytes != 0 && payload_bytes > segment_bytes;
-        let segments = if is_aggregate {
-            payload_bytes.div_ceil(segment_bytes)
-        } else {
-            1
-        };
         Self {
-            segments,
+            segments: Self::segments_of(payload_bytes, config),
             bytes,
             flags,
             payload_bytes,
+        }
+    }
+
+    /// A segment with so much payload is one that the receiver's stack made of several.
+    #[inline(always)]
+    pub(crate) const fn is_aggregate(payload_bytes: u64, config: &PolicyConfig) -> bool {
+        config.segment_bytes != 0 && payload_bytes > config.segment_bytes as u64
+    }
+
+    /// The number of segments that the sender's stack made of so much payload.
+    #[inline(always)]
+    pub(crate) const fn segments_of(payload_bytes: u64, config: &PolicyConfig) -> u64 {
+        if Self::is_aggregate(payload_bytes, config) {
+            payload_bytes.div_ceil(config.segment_bytes as u64)
+        } else {
+            1
         }
     }
 

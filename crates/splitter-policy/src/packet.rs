@@ -17,7 +17,9 @@ mod plain;
 mod transport;
 
 use crate::buffer::Buffer;
-pub(crate) use crate::packet::plain::is_v4;
+pub(crate) use crate::packet::plain::{
+    PlainSegment, PlainV4, PlainV6, WireKeyV4, WireKeyV6, is_v4,
+};
 pub use crate::packet::plain::{parse_plain_v4, parse_plain_v6};
 use crate::pass_reason::PassReason;
 use transport::TCP_BYTES;

@@ -12,6 +12,17 @@ pub struct Settings {
     pub config: PolicyConfig,
     /// The host's tick clock.
     pub clock: TickClock,
-    /// The flow table's sizes and seeds.
+    /// The flow table's sizes and seeds, these as [`Layout::with_odd_seeds`] has them.
     pub layout: Layout,
+}
+
+impl Settings {
+    /// Makes what the kernel programs are given.
+    pub const fn new(config: PolicyConfig, clock: TickClock, layout: Layout) -> Self {
+        Self {
+            config,
+            clock,
+            layout: layout.with_odd_seeds(),
+        }
+    }
 }

@@ -25,6 +25,7 @@
 
 mod home_line;
 mod layout;
+mod line_key;
 mod owner;
 mod record;
 mod slot;
@@ -34,11 +35,11 @@ mod sweep;
 mod tags;
 mod word;
 
-use crate::flow::{FlowKey, FlowKeyV4, FlowKeyV6};
+use crate::flow::FlowKey;
 pub use home_line::{EvictionRank, HomeLine};
 pub use layout::Layout;
 use layout::Position;
-use owner::Owner;
+pub use line_key::LineKey;
 pub use record::Record;
 pub use slot::{Group, GroupV4, GroupV6, Slot, SlotV4, SlotV6};
 pub use slot_guard::{SlotGuard, SlotRef};
@@ -63,6 +64,10 @@ pub const FINISHED_LINGER_NS: u64 = 5_000_000_000;
 
 /// The memory of the flow table, where its groups are.
 pub trait Memory {
+    /// Aggregates take the short cut, too, which is there a second time for them. False where a
+    /// verifier has enough to look at without: they go the long way then, to the same end.
+    const SPLITS_AGGREGATES_FAST: bool = true;
+
     /// A group of the IPv4 table.
     fn group_v4(&self, index: u32) -> Option<&GroupV4>;
 
@@ -98,11 +103,11 @@ macro_rules! on_line {
     ($table:expr, $key:expr, $line:ident => $then:expr) => {
         match $key {
             FlowKey::V4(key) => {
-                let $line = $table.line_v4(key)?;
+                let $line = $table.line(key)?;
                 $then
             }
             FlowKey::V6(key) => {
-                let $line = $table.line_v6(key)?;
+                let $line = $table.line(key)?;
                 $then
             }
         }
@@ -110,32 +115,17 @@ macro_rules! on_line {
 }
 
 impl<'a, M: Memory> Table<'a, M> {
-    /// The home line of an IPv4 flow. `None` only where a kernel program finds no
-    /// memory, which cannot be.
+    /// The home line of a flow. `None` only where a kernel program finds no memory, which cannot be.
     #[inline(always)]
-    pub fn line_v4<'k>(&self, key: &'k FlowKeyV4) -> Option<HomeLine<'a, 'k, M, SlotV4>> {
-        let stirred = self.layout.stir_v4(key);
-        let group = Position::of(stirred, self.layout.groups_v4, SlotV4::LINE_SLOTS).group;
+    pub fn line<K: LineKey>(&self, key: K) -> Option<HomeLine<'a, M, K>> {
+        let stirred = key.stir(self.layout);
+        let (groups, _) = K::Slot::extent(self.layout);
+        let group = Position::of(stirred, groups, K::Slot::LINE_SLOTS).group;
         Some(HomeLine {
             table: Table { ..*self },
-            group: self.memory.group_v4(group)?,
+            group: K::Slot::group_in(self.memory, group)?,
             stirred,
             key,
-            wanted: Owner::of(&FlowKey::V4(*key)),
-        })
-    }
-
-    /// The home line of an IPv6 flow, as for IPv4.
-    #[inline(always)]
-    pub fn line_v6<'k>(&self, key: &'k FlowKeyV6) -> Option<HomeLine<'a, 'k, M, SlotV6>> {
-        let stirred = self.layout.stir_v6(key);
-        let group = Position::of(stirred, self.layout.groups_v6, SlotV6::LINE_SLOTS).group;
-        Some(HomeLine {
-            table: Table { ..*self },
-            group: self.memory.group_v6(group)?,
-            stirred,
-            key,
-            wanted: Owner::of(&FlowKey::V6(*key)),
         })
     }
 

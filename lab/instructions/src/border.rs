@@ -11,6 +11,7 @@ use splitter_policy::forward::{Fallback, Mac, target};
 use splitter_policy::next_hop::NextHopTrust;
 use splitter_policy::packet::{Network, Transport};
 use splitter_policy::pass_reason::PassReason;
+use splitter_policy::paths::SitePaths;
 use splitter_policy::reverse::ReverseEntry;
 use splitter_policy::settings::Settings;
 use splitter_policy::sites::SiteKey;
@@ -95,7 +96,7 @@ impl Border {
                 ..Metadata::default()
             },
         };
-        border.set("SETTINGS", &0_u32, &border.settings())?;
+        border.set(".data.settings", &0_u32, &border.settings())?;
         border.pass_ticks(BOOTED_TICKS);
         Ok(border)
     }
@@ -206,6 +207,14 @@ impl Border {
         self.set("NEXT_HOP_TRUST", &0, &trust)
     }
 
+    /// Has packets choose among the tunnels of a site.
+    ///
+    /// # Errors
+    /// When the object has no such map.
+    pub fn balance(&mut self, site: &SitePaths) -> Result<()> {
+        self.set("SITE_PATHS", &0, site)
+    }
+
     /// Hands packets from the site to a tunnel's device, which is counted.
     ///
     /// # Errors
@@ -242,14 +251,11 @@ impl Border {
     }
 
     fn settings(&self) -> Settings {
-        Settings {
-            config: self.config,
-            clock: TickClock {
-                tick_ns: TICK_NS,
-                offset_ns: 0,
-            },
-            layout: self.layout,
-        }
+        let clock = TickClock {
+            tick_ns: TICK_NS,
+            offset_ns: 0,
+        };
+        Settings::new(self.config, clock, self.layout)
     }
 
     fn set<T: Plain>(&mut self, map: &str, key: &u32, value: &T) -> Result<()> {
@@ -264,10 +270,10 @@ impl Border {
     fn verdict(&self, verdict: u32) -> &'static str {
         // `XDP_*`, or `TCX_*`.
         match (self.program, verdict) {
-            ("split" | "redirect", 1) | ("mark", 2) => "drop",
+            ("split" | "redirect", 1) | ("mark" | "mark_balanced", 2) => "drop",
             ("split" | "redirect", 2) => "pass",
             ("redirect", 4) => "redirect",
-            ("mark" | "count_egress" | "tap", u32::MAX) => "next",
+            ("mark" | "mark_balanced" | "count_egress" | "tap", u32::MAX) => "next",
             _ => "an unknown verdict",
         }
     }

@@ -27,6 +27,8 @@ pub struct Metadata {
 pub(crate) struct Context {
     pub(crate) hook: Hook,
     pub(crate) metadata: Metadata,
+    /// The frame's EtherType, as it stands there.
+    pub(crate) protocol: u16,
     pub(crate) start: u64,
     pub(crate) end: u64,
 }
@@ -51,6 +53,7 @@ impl Context {
             (Hook::Xdp, 16) => 0,
             (Hook::TrafficControl, 0) => length_of_frame,
             (Hook::TrafficControl, 8) => mark.into(),
+            (Hook::TrafficControl, 16) => self.protocol.into(),
             (Hook::TrafficControl, 40) => handed_to.into(),
             // `gso_segs`: no aggregate.
             (Hook::TrafficControl, 164) => 0,

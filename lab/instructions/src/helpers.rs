@@ -77,6 +77,8 @@ pub(crate) fn call(
         }),
         MONOTONIC => called(machine.kernel.monotonic_ns),
         FRAME_BYTES => called(context.end - context.start),
+        // All that is sent where it is asked for is of one flow.
+        FLOW_HASH => called(0x9e37_79b1),
         // All of a packet is at hand already.
         PULL => called(0),
         LOAD_BYTES_RELATIVE => {
@@ -115,6 +117,7 @@ const UPDATE: u32 = id::BPF_FUNC_map_update_elem as u32;
 const TICKS: u32 = id::BPF_FUNC_jiffies64 as u32;
 const MONOTONIC: u32 = id::BPF_FUNC_ktime_get_ns as u32;
 const FRAME_BYTES: u32 = id::BPF_FUNC_xdp_get_buff_len as u32;
+const FLOW_HASH: u32 = id::BPF_FUNC_get_hash_recalc as u32;
 const PULL: u32 = id::BPF_FUNC_skb_pull_data as u32;
 const LOAD_BYTES_RELATIVE: u32 = id::BPF_FUNC_skb_load_bytes_relative as u32;
 const FIB_LOOKUP: u32 = id::BPF_FUNC_fib_lookup as u32;

@@ -143,6 +143,10 @@ impl Machine {
         let mut context = Context {
             hook: found.hook,
             metadata,
+            protocol: frame
+                .get(12..14)
+                .and_then(|it| it.try_into().ok())
+                .map_or(0, u16::from_ne_bytes),
             start,
             end: start + frame.len() as u64,
         };

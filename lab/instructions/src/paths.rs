@@ -1,5 +1,6 @@
 //! The paths that are counted: what a packet meets, and what must become of it there.
 
+mod balanced;
 mod egress;
 mod insertion;
 mod known;
@@ -75,6 +76,7 @@ pub fn all() -> Vec<Path> {
     let mut paths = known::paths();
     paths.extend(insertion::paths());
     paths.extend(rated::paths());
+    paths.extend(balanced::paths());
     paths.extend(egress::paths());
     paths.extend(passed::paths());
     paths

@@ -4,6 +4,7 @@ use splitter_policy::counters::Counters;
 use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::forward::Mac;
 use splitter_policy::next_hop::NextHopTrust;
+use splitter_policy::paths::SitePaths;
 use splitter_policy::reverse::ReverseEntry;
 use splitter_policy::settings::Settings;
 
@@ -26,7 +27,8 @@ plain_data!(
     Mac,
     NextHopTrust,
     ReverseEntry,
-    Settings
+    Settings,
+    SitePaths
 );
 
 /// The bytes of a value.

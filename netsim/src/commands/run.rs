@@ -43,7 +43,7 @@ fn sentence(manifest: &Manifest) -> String {
     let Manifest { paths, totals, .. } = manifest;
     format!(
         "{}, scheme {}, seed {}: {:.1} ms simulated, {} packets, {} of them dropped. Links between \
-         leaves and spines were busy for {:.1} % of the time (deviation {:.1}, at most {:.1}).",
+         switches were busy for {:.1} % of the time (deviation {:.1}, at most {:.1}).",
         manifest.scenario,
         manifest.scheme.as_deref().unwrap_or("as is"),
         manifest.seed,

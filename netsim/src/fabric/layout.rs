@@ -25,6 +25,8 @@ pub(crate) enum Node {
         /// The leaf that sends.
         from: u16,
     },
+    /// A switch of another topology, from wherever.
+    Switch(u16),
 }
 
 /// Ports are numbered in four groups: hosts' own, leaves' to hosts, leaves' to spines, spines' to
@@ -34,23 +36,42 @@ pub(crate) struct Layout {
     pub(crate) leaves: usize,
     pub(crate) spines: usize,
     pub(crate) hosts_per_leaf: usize,
+    hosts: usize,
+    ports: usize,
 }
 
 impl Layout {
     pub(crate) fn new(fabric: &FabricSettings) -> Self {
+        let [leaves, spines, hosts_per_leaf] =
+            [fabric.leaves, fabric.spines, fabric.hosts_per_leaf].map(usize::from);
+        let hosts = leaves * hosts_per_leaf;
         Self {
-            leaves: usize::from(fabric.leaves),
-            spines: usize::from(fabric.spines),
-            hosts_per_leaf: usize::from(fabric.hosts_per_leaf),
+            leaves,
+            spines,
+            hosts_per_leaf,
+            hosts,
+            ports: 2 * (hosts + leaves * spines),
+        }
+    }
+
+    /// Another topology: after the first two groups come both directions of each link. It has neither
+    /// leaves nor spines.
+    pub(super) fn of_graph(hosts: usize, links: usize) -> Self {
+        Self {
+            leaves: 0,
+            spines: 0,
+            hosts_per_leaf: 0,
+            hosts,
+            ports: 2 * (hosts + links),
         }
     }
 
     pub(crate) fn hosts(&self) -> usize {
-        self.leaves * self.hosts_per_leaf
+        self.hosts
     }
 
     pub(crate) fn ports(&self) -> usize {
-        2 * (self.hosts() + self.leaves * self.spines)
+        self.ports
     }
 
     pub(crate) fn leaf_of(&self, host: usize) -> usize {
@@ -66,7 +87,7 @@ impl Layout {
     /// The port of a host's leaf towards it.
     #[inline]
     pub(crate) fn down_port(&self, host: usize) -> usize {
-        self.hosts() + host
+        self.hosts + host
     }
 
     /// A leaf's port towards a spine.
@@ -82,9 +103,9 @@ impl Layout {
     }
 
     /// Whose port it is: leaves are numbered first, then spines; none for hosts' own.
-    pub(crate) fn switch_of(&self, port: usize) -> Option<usize> {
+    pub(super) fn switch_of(&self, port: usize) -> Option<usize> {
         match self.node_behind(port) {
-            Node::LeafFromHost(_) | Node::OwnPort => None,
+            Node::LeafFromHost(_) | Node::OwnPort | Node::Switch(_) => None,
             Node::Host => Some(self.leaf_of(port - self.hosts())),
             Node::Spine { from, .. } => Some(usize::from(from)),
             Node::LeafFromSpine { spine, .. } => Some(self.leaves + usize::from(spine)),
@@ -115,7 +136,7 @@ impl Layout {
     }
 
     /// Names the link for people: `leaf0->spine1`.
-    pub(crate) fn name(&self, port: usize) -> String {
+    pub(super) fn name(&self, port: usize) -> String {
         match self.node_behind(port) {
             Node::LeafFromHost(leaf) => format!("host{port}->leaf{leaf}"),
             Node::Host => {
@@ -124,7 +145,7 @@ impl Layout {
             }
             Node::Spine { spine, from } => format!("leaf{from}->spine{spine}"),
             Node::LeafFromSpine { leaf, spine } => format!("spine{spine}->leaf{leaf}"),
-            Node::OwnPort => "host".to_owned(),
+            Node::OwnPort | Node::Switch(_) => String::new(),
         }
     }
 }
@@ -135,11 +156,8 @@ mod tests {
 
     #[test]
     fn every_port_leads_where_its_number_says() {
-        let layout = Layout {
-            leaves: 3,
-            spines: 4,
-            hosts_per_leaf: 5,
-        };
+        let fabric = "leaves = 3\nspines = 4\nhosts_per_leaf = 5\nhost_gbps = 1\nuplink_gbps = 1\nlink_delay_us = 1";
+        let layout = Layout::new(&toml::from_str(fabric).expect("a fabric"));
         assert_eq!(layout.ports(), 2 * (15 + 12));
         assert_eq!(
             layout.node_behind(layout.host_port(7)),

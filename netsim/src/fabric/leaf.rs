@@ -83,7 +83,7 @@ impl Network {
 }
 
 #[inline]
-fn backlog_ns(port: &Port, schedulers: &[Scheduler], now_ns: u64) -> u64 {
+pub(super) fn backlog_ns(port: &Port, schedulers: &[Scheduler], now_ns: u64) -> u64 {
     let backlog = port.backlog_ns(now_ns);
     if port.scheduler == FIFO {
         return backlog;

@@ -1,4 +1,4 @@
-//! Load balancing: a leaf's choice of uplink. Hosts the policies of `flow_balance`.
+//! Load balancing: a leaf's choice of uplink, or another switch's of next hop. Hosts the policies of `flow_balance`.
 //!
 //! The policy decides with the very code that a kernel program runs. This is its shell: it knows
 //! what belongs to a leaf and what to a flow, and hands both over with the packet.
@@ -15,7 +15,7 @@ use crate::{
 /// A query to a policy: over which path does this packet go?
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathQuery {
-    /// The leaf that sends the packet up.
+    /// The leaf that sends the packet up; in another topology the switch's set of next hops.
     pub(crate) leaf: usize,
     /// The index of the flow's state in the policy. Each flow and direction is balanced at one
     /// leaf, so the number names the leaf's entry for it too.
@@ -97,6 +97,11 @@ impl LoadBalancer {
     #[inline]
     pub(crate) fn uses_backlog(&self) -> bool {
         matches!(self, Self::Tr(_))
+    }
+
+    /// Returns whether the policy keeps anything of a flow.
+    pub(crate) fn keeps_flows(&self) -> bool {
+        !matches!(self, Self::Ecmp(_))
     }
 
     /// The spine that the packet goes over.

@@ -1,5 +1,6 @@
 //! Links, ports and switches: what carries packets between hosts.
 
+mod graph;
 pub(crate) mod layout;
 mod leaf;
 pub(crate) mod load_balancer;
@@ -12,6 +13,7 @@ mod setup;
 use flow_balance::{Balancer as _, Ecmp, Packet, PathId, PathSet, Paths as _, ttl::Scale};
 
 use self::{
+    graph::GraphRouting,
     layout::{Layout, Node},
     load_balancer::LoadBalancer,
     path_table::PathTable,
@@ -61,7 +63,12 @@ pub(crate) struct Network {
     /// Facts about flows, by number.
     pub(crate) flow_info: Vec<FlowInfo>,
     behind: Vec<Node>,
+    /// By host: its leaf, or its rack.
     leaf_of: Vec<u16>,
+    /// By port: the switch that it belongs to; none for hosts' own.
+    owner: Vec<Option<u16>>,
+    /// Forwarding in another topology than leaf-spine.
+    graph: GraphRouting,
     schedulers: Vec<Scheduler>,
     shared: Vec<SharedBuffer>,
     paths: PathTable,
@@ -130,6 +137,18 @@ impl Network {
         ecmp.choose(&mut (), &mut (), &paths, &packet)
     }
 
+    /// Names the link of a port for people.
+    pub(crate) fn link_name(&self, port: usize) -> String {
+        self.graph
+            .link_name(port, &self.layout)
+            .unwrap_or_else(|| self.layout.name(port))
+    }
+
+    /// Returns whether a port leads from a switch that has hosts to another switch.
+    pub(crate) fn is_uplink(&self, port: usize) -> bool {
+        matches!(self.behind[port], Node::Spine { .. }) || self.graph.is_uplink(port)
+    }
+
     /// A packet is at the end of its link: a switch passes it on. Returns it when it is at a host,
     /// which takes it.
     #[inline]
@@ -172,6 +191,7 @@ impl Network {
                 let to_leaf = usize::from(self.leaf_of[to]);
                 self.layout.spine_port(usize::from(spine), to_leaf)
             }
+            Node::Switch(switch) => self.forward(switch, id),
         };
         // Once for all of them, so that it becomes part of this.
         self.transmit(port, id);
@@ -260,8 +280,8 @@ impl Network {
             return;
         }
         let scheduler = &mut self.schedulers[port.scheduler as usize];
-        let shared = self.layout.switch_of(number);
-        let shared = shared.and_then(|switch| self.shared.get_mut(switch));
+        let shared = self.owner[number];
+        let shared = shared.and_then(|switch| self.shared.get_mut(usize::from(switch)));
         let shared_limit = shared.as_ref().map_or(u64::MAX, |it| it.port_limit());
         let before = scheduler.bytes();
         let (dropped, marked) =
@@ -306,8 +326,8 @@ impl Network {
             }
             let arrives = port.send(now, packet.bytes);
             let bytes = u64::from(packet.bytes);
-            let shared = self.layout.switch_of(number);
-            if let Some(shared) = shared.and_then(|switch| self.shared.get_mut(switch)) {
+            let shared = self.owner[number];
+            if let Some(shared) = shared.and_then(|it| self.shared.get_mut(usize::from(it))) {
                 shared.used -= bytes;
             }
             self.schedule(id, arrives);

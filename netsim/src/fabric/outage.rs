@@ -35,13 +35,14 @@ struct Step {
 impl Outages {
     /// Plans the outages of the fabric that `network` was built from: links down from the start
     /// stay so.
-    pub(crate) fn new(fabric: &FabricSettings, network: &Network) -> Self {
+    pub(crate) fn new(fabric: Option<&FabricSettings>, network: &Network) -> Self {
         let reason = |failed| u32::from(failed);
         let reasons = network.ports.iter().map(|it| Reasons {
             down: reason(it.failed),
             known: reason(it.failed),
         });
-        let mut steps: Vec<Step> = fabric.outage.iter().flat_map(steps).collect();
+        let outages = fabric.map_or(&[][..], |it| &it.outage);
+        let mut steps: Vec<Step> = outages.iter().flat_map(steps).collect();
         // Stable: of what happens at the same time the file's order decides.
         steps.sort_by_key(|it| it.at_ns);
         Self {

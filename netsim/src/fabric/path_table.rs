@@ -37,8 +37,20 @@ pub(crate) struct Pair {
 /// Times at which each uplink of a leaf will have sent what it holds, in whole ns.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
-struct Uplinks {
+pub(super) struct Uplinks {
     free_at_ns: [u64; MAX_PATHS],
+}
+
+impl Uplinks {
+    /// Uplinks with nothing to send.
+    pub(super) const IDLE: Self = Self {
+        free_at_ns: [0; MAX_PATHS],
+    };
+
+    /// The uplink will have sent what it holds at `free_at_ns`.
+    pub(super) fn set(&mut self, path: PathId, free_at_ns: u64) {
+        self.free_at_ns[path.index()] = free_at_ns;
+    }
 }
 
 /// The constants of a path.
@@ -69,14 +81,21 @@ impl PathTable {
                 pairs.push(Pair::new(spines, |spine| path(leaf, spine, to_leaf)));
             }
         }
-        let idle = Uplinks {
-            free_at_ns: [0; MAX_PATHS],
-        };
         Self {
             leaves,
             pairs,
-            uplinks: vec![idle; leaves],
+            uplinks: vec![Uplinks::IDLE; leaves],
             ageing,
+        }
+    }
+
+    /// A table of a network without leaves.
+    pub(crate) fn none() -> Self {
+        Self {
+            leaves: 0,
+            pairs: Vec::new(),
+            uplinks: Vec::new(),
+            ageing: Ageing::Never,
         }
     }
 
@@ -88,11 +107,8 @@ impl PathTable {
         backlog_ns: u64,
         now_ns: u64,
     ) {
-        let pair = &mut self.pairs[leaf * self.leaves + to_leaf];
         if let Some(path) = PathId::new(spine) {
-            pair.far.behind_mut(path).report(backlog_ns, now_ns);
-            let index = path.index();
-            pair.behind_ns[index] = u64::from(pair.propagation_ns[index]) + backlog_ns;
+            self.pairs[leaf * self.leaves + to_leaf].learn(path, backlog_ns, now_ns);
         }
     }
 
@@ -100,7 +116,7 @@ impl PathTable {
     #[inline]
     pub(crate) fn set_uplink(&mut self, leaf: usize, spine: usize, free_at_ns: u64) {
         if let Some(path) = PathId::new(spine) {
-            self.uplinks[leaf].free_at_ns[path.index()] = free_at_ns;
+            self.uplinks[leaf].set(path, free_at_ns);
         }
     }
 
@@ -136,7 +152,7 @@ impl PathTable {
 }
 
 impl Pair {
-    fn new(spines: usize, path: impl Fn(usize) -> Path) -> Self {
+    pub(super) fn new(spines: usize, path: impl Fn(usize) -> Path) -> Self {
         let mut pair = Self {
             behind_ns: [0; MAX_PATHS],
             far: RemoteBacklogs::default(),
@@ -158,6 +174,14 @@ impl Pair {
         }
         pair
     }
+
+    /// What is behind a path was reported.
+    #[inline]
+    pub(super) fn learn(&mut self, path: PathId, backlog_ns: u64, now_ns: u64) {
+        self.far.behind_mut(path).report(backlog_ns, now_ns);
+        let index = path.index();
+        self.behind_ns[index] = u64::from(self.propagation_ns[index]) + backlog_ns;
+    }
 }
 
 /// The paths between two leaves as they are now, computed as a policy reads them.
@@ -167,6 +191,17 @@ pub(crate) struct PathsBetween<'a> {
     uplinks: &'a Uplinks,
     ageing: Ageing,
     now_ns: u64,
+}
+
+impl<'a> PathsBetween<'a> {
+    pub(super) fn new(pair: &'a Pair, uplinks: &'a Uplinks, ageing: Ageing, now_ns: u64) -> Self {
+        Self {
+            pair,
+            uplinks,
+            ageing,
+            now_ns,
+        }
+    }
 }
 
 impl Paths for PathsBetween<'_> {

@@ -4,6 +4,7 @@ use flow_balance::{Ageing, ServiceTime, ttl::Scale};
 
 use super::{
     Counters, Network, SharedBuffer,
+    graph::GraphRouting,
     layout::{Layout, Node},
     load_balancer::LoadBalancer,
     path_table::{Path, PathTable},
@@ -18,28 +19,71 @@ use crate::{
         random::{Purpose, Random},
     },
     scenario::{
-        BalanceSettings, BalancingPolicy, Discipline, FabricSettings, FarAgeing, FarKnowledge,
-        PortSettings, Scenario,
+        BalanceSettings, BalancingPolicy, Discipline, Experiment, FabricSettings, FarAgeing,
+        FarKnowledge, Graph, PortSettings, Scenario,
     },
 };
 
+/// Parts of a network, of one kind or the other.
+struct Plan {
+    layout: Layout,
+    /// By port.
+    links: Vec<Link>,
+    behind: Vec<Node>,
+    owner: Vec<Option<u16>>,
+    leaf_of: Vec<u16>,
+}
+
 impl Network {
-    /// An idle network. The scenario has been checked.
-    pub(crate) fn new(scenario: &Scenario, seed: u64) -> Self {
-        let layout = Layout::new(&scenario.fabric);
-        let paths = Spines::draw(&scenario.fabric, seed);
+    /// An idle network. The experiment has been checked.
+    pub(crate) fn new(experiment: &Experiment) -> Self {
+        match &experiment.graph {
+            Some(graph) => {
+                let plan = Plan::of_graph(graph, experiment);
+                let ageing = ageing(&experiment.scenario);
+                let weighted = experiment.scenario.balance.weighted;
+                let mut network = Self::build(experiment, plan);
+                network.graph = GraphRouting::new(graph, &network.ports, weighted, ageing);
+                network.load_balancer = LoadBalancer::new(
+                    &experiment.scenario.balance,
+                    network.graph.set_count(),
+                    network.graph.slowest_rtt_ns(),
+                    experiment.seed,
+                );
+                network
+            }
+            None => Self::leaf_spine(experiment),
+        }
+    }
+
+    fn leaf_spine(experiment: &Experiment) -> Self {
+        let (scenario, seed) = (&experiment.scenario, experiment.seed);
+        let mut network = Self::build(experiment, Plan::of_fabric(scenario, seed));
+        let layout = network.layout;
+        network.paths = path_table(scenario, &layout, &network.ports);
+        network.scales = (0..layout.spines * layout.leaves)
+            .map(|it| Scale::new(network.ports[layout.spine_port(0, 0) + it].buffer_ns()))
+            .collect();
+        let slowest_rtt_ns = slowest_rtt_ns(&layout, &network.ports);
+        network.load_balancer =
+            LoadBalancer::new(&scenario.balance, layout.leaves, slowest_rtt_ns, seed);
+        network
+    }
+
+    /// Ports, without what chooses among them.
+    fn build(experiment: &Experiment, plan: Plan) -> Self {
+        let scenario = &experiment.scenario;
         let host_settings = scenario.host_port.as_ref().unwrap_or(&scenario.port);
         let mut slab = Slab::new();
         let mut schedulers = Vec::new();
-        let mut ports = Vec::with_capacity(layout.ports());
-        for number in 0..layout.ports() {
-            let is_switch = layout.switch_of(number).is_some();
+        let mut ports = Vec::with_capacity(plan.links.len());
+        for (number, (link, owner)) in plan.links.iter().zip(&plan.owner).enumerate() {
+            let is_switch = owner.is_some();
             let settings = if is_switch {
                 &scenario.port
             } else {
                 host_settings
             };
-            let link = paths.link(&scenario.fabric, layout.node_behind(number));
             let mut port = Port::new(link.bits_per_second, link.delay_ns, settings, is_switch);
             port.failed = link.failed;
             port.scheduler = scheduler_for(settings, number, &mut schedulers, &mut slab);
@@ -50,38 +94,29 @@ impl Network {
             used: 0,
             alpha: (shared.alpha * 1024.0) as u64,
         });
-        let switches = layout.leaves + layout.spines;
+        let switches = plan.owner.iter().flatten().max();
+        let switches = switches.map_or(0, |it| usize::from(*it) + 1);
         Self {
             slab,
             events: EventQueue::new(),
             datagrams: Datagrams::default(),
             counters: Counters::default(),
             flow_info: Vec::new(),
-            behind: (0..layout.ports())
-                .map(|it| layout.node_behind(it))
-                .chain([Node::OwnPort])
-                .collect(),
-            leaf_of: (0..layout.hosts())
-                .map(|host| layout.leaf_of(host) as u16)
-                .collect(),
+            behind: plan.behind,
+            leaf_of: plan.leaf_of,
+            owner: plan.owner,
             schedulers,
             shared: shared.map_or_else(Vec::new, |it| vec![it; switches]),
-            paths: path_table(scenario, &layout, &ports),
-            scales: (0..layout.spines * layout.leaves)
-                .map(|it| Scale::new(ports[layout.spine_port(0, 0) + it].buffer_ns()))
-                .collect(),
-            load_balancer: LoadBalancer::new(
-                &scenario.balance,
-                layout.leaves,
-                slowest_rtt_ns(&layout, &ports),
-                seed,
-            ),
+            paths: PathTable::none(),
+            scales: Vec::new(),
+            load_balancer: LoadBalancer::new(&scenario.balance, 0, 0, experiment.seed),
             knows_spine_queues: scenario.balance.tr.far == FarKnowledge::Exact
                 && matches!(
                     scenario.balance.policy,
                     BalancingPolicy::Tr | BalancingPolicy::TrGuarded
                 ),
-            layout,
+            graph: GraphRouting::default(),
+            layout: plan.layout,
             ports,
         }
     }
@@ -89,6 +124,87 @@ impl Network {
     /// A pair of leaves without a working path, if there is one.
     pub(crate) fn unreachable(&self) -> Option<(usize, usize)> {
         self.paths.unreachable()
+    }
+}
+
+impl Plan {
+    fn of_fabric(scenario: &Scenario, seed: u64) -> Self {
+        // Checked: it is there where there is no other topology.
+        let Some(fabric) = &scenario.fabric else {
+            unreachable!("a network without a fabric and without a topology")
+        };
+        let layout = Layout::new(fabric);
+        let paths = Spines::draw(fabric, seed);
+        let numbers = 0..layout.ports();
+        let owner = numbers
+            .clone()
+            .map(|it| layout.switch_of(it).map(|it| it as u16));
+        Self {
+            links: numbers
+                .clone()
+                .map(|it| paths.link(fabric, layout.node_behind(it)))
+                .collect(),
+            behind: numbers
+                .clone()
+                .map(|it| layout.node_behind(it))
+                .chain([Node::OwnPort])
+                .collect(),
+            owner: owner.collect(),
+            leaf_of: (0..layout.hosts())
+                .map(|host| layout.leaf_of(host) as u16)
+                .collect(),
+            layout,
+        }
+    }
+
+    /// Hosts' own ports, switches' ports to hosts, and both directions of each link.
+    fn of_graph(graph: &Graph, experiment: &Experiment) -> Self {
+        let topology = &graph.topology;
+        let hosts = topology.hosts();
+        let layout = Layout::of_graph(hosts.len(), topology.links().len());
+        let of_hosts = || hosts.iter().map(|it| link(it.gbps, it.delay_us));
+        let ports = (0..2 * topology.links().len()).map(|it| flow_topology::Port(it as u16));
+        let of_links = ports.clone().map(|it| {
+            let it = &topology.links()[it.link()];
+            link(it.gbps, it.delay_us)
+        });
+        let ends = ports.map(|it| topology.ends(it));
+        let switches = hosts.iter().map(|it| it.switch);
+        Self {
+            layout,
+            links: of_hosts().chain(of_hosts()).chain(of_links).collect(),
+            behind: switches
+                .clone()
+                .map(Node::Switch)
+                .chain(hosts.iter().map(|_| Node::Host))
+                .chain(ends.clone().map(|[_, to]| Node::Switch(to)))
+                .chain([Node::OwnPort])
+                .collect(),
+            owner: hosts
+                .iter()
+                .map(|_| None)
+                .chain(switches.map(Some))
+                .chain(ends.map(|[from, _]| Some(from)))
+                .collect(),
+            leaf_of: (0..hosts.len())
+                .map(|it| experiment.hosts.rack_of(it as u16))
+                .collect(),
+        }
+    }
+}
+
+fn link(gbps: f64, delay_us: f64) -> Link {
+    Link {
+        bits_per_second: bits(gbps),
+        delay_ns: (delay_us * 1000.0) as u32,
+        failed: false,
+    }
+}
+
+fn ageing(scenario: &Scenario) -> Ageing {
+    match scenario.balance.tr.ageing {
+        FarAgeing::Never => Ageing::Never,
+        FarAgeing::Drains => Ageing::Drains,
     }
 }
 
@@ -111,15 +227,11 @@ fn scheduler_for(
 
 /// Builds the path table as it is before anything was sent.
 fn path_table(scenario: &Scenario, layout: &Layout, ports: &[Port]) -> PathTable {
-    let BalanceSettings { weighted, tr, .. } = &scenario.balance;
-    let ageing = match tr.ageing {
-        FarAgeing::Never => Ageing::Never,
-        FarAgeing::Drains => Ageing::Drains,
-    };
+    let BalanceSettings { weighted, .. } = &scenario.balance;
     PathTable::new(
         layout.leaves,
         layout.spines,
-        ageing,
+        ageing(scenario),
         |leaf, spine, to_leaf| {
             let near = &ports[layout.uplink(leaf, spine)];
             let far = &ports[layout.spine_port(spine, to_leaf)];
@@ -197,7 +309,7 @@ impl Spines {
         let (spine, leaf) = match behind {
             Node::Spine { spine, from } => (spine, from),
             Node::LeafFromSpine { leaf, spine } => (spine, leaf),
-            Node::Host | Node::LeafFromHost(_) | Node::OwnPort => {
+            Node::Host | Node::LeafFromHost(_) | Node::OwnPort | Node::Switch(_) => {
                 return Link {
                     bits_per_second: bits(fabric.host_gbps),
                     delay_ns: delay_ns as u32,

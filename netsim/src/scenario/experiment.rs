@@ -1,9 +1,10 @@
 //! Experiments: scenarios that can run.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    CloudburstMode, CongestionControl, Scenario, Sizes, StartMachine, Traffic, TransportSettings,
+    CloudburstMode, CongestionControl, Graph, HostMap, Scenario, Sizes, StartMachine, Traffic,
+    TransportSettings,
 };
 use crate::size_distribution::{SizeDistribution, distribution_names};
 
@@ -17,6 +18,9 @@ pub struct Experiment {
     /// Seed of the random numbers.
     pub seed: u64,
     pub(crate) scenario: Scenario,
+    /// The topology, if it is not leaf-spine.
+    pub(crate) graph: Option<Arc<Graph>>,
+    pub(crate) hosts: HostMap,
     /// Sizes of messages, for each traffic that has a distribution.
     pub(crate) distributions: Vec<Option<SizeDistribution>>,
     /// Machine of hosts in mode `paper`, if there is one.

@@ -8,9 +8,11 @@ mod embedded;
 mod error;
 mod experiment;
 mod fabric;
+mod host_map;
 mod outage;
 mod port;
 mod source;
+mod topology;
 mod traffic;
 mod transport;
 
@@ -28,9 +30,11 @@ pub use self::{
     outage::Outage,
     port::*,
     source::{Overrides, Source, StartMachine},
+    topology::TopologySettings,
     traffic::*,
     transport::*,
 };
+pub(crate) use self::{host_map::HostMap, topology::Graph};
 
 /// A scenario: fabric, queues, balancing, transport and traffic.
 ///
@@ -51,9 +55,13 @@ pub struct Scenario {
     /// bytes.
     #[serde(default = "classes")]
     pub classes_bytes: Vec<u64>,
-    /// Switches, hosts and links.
-    pub fabric: FabricSettings,
-    /// How leaves choose among paths.
+    /// Leaves, spines, hosts and links. This or `topology`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric: Option<FabricSettings>,
+    /// Another topology than leaf-spine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<TopologySettings>,
+    /// How switches choose among paths.
     #[serde(default)]
     pub balance: BalanceSettings,
     /// Ports of leaves and spines.

@@ -3,11 +3,15 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use cloudburst_proto::{Machine, Time, TransportConfig};
 
-use super::{BalancingPolicy, Scenario, ScenarioError, Sizes, Traffic, embedded};
+use super::{
+    BalancingPolicy, Graph, Scenario, ScenarioError, Sizes, Traffic, embedded,
+    topology::TopologyProblem,
+};
 use crate::size_distribution::SizeDistribution;
 
 /// Values that go before the keys of a file.
@@ -160,6 +164,28 @@ impl Source {
         table
             .try_into()
             .map_err(|error: toml::de::Error| shape(error.to_string()))
+    }
+
+    /// Reads or makes the topology, if the scenario has one.
+    pub(crate) fn graph(&self, scenario: &Scenario) -> Result<Option<Arc<Graph>>, ScenarioError> {
+        let Some(topology) = &scenario.topology else {
+            return Ok(None);
+        };
+        let graph = topology.graph(&self.directory).map_err(|problem| {
+            let (key, problem) = match problem {
+                TopologyProblem::NotOne => (
+                    "topology".to_owned(),
+                    "say either `fat_tree` or `file`".to_owned(),
+                ),
+                TopologyProblem::Wrong(error) => (topology.key(), error.to_string()),
+            };
+            ScenarioError::Value {
+                file: self.file.clone(),
+                key,
+                problem,
+            }
+        })?;
+        Ok(Some(Arc::new(graph)))
     }
 
     pub(crate) fn distributions(

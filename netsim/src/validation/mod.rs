@@ -19,8 +19,8 @@ use crate::{
     engine::{event_queue::HORIZON_NS, packet::PRIORITIES},
     fabric::{Network, outage::Outages},
     scenario::{
-        BalanceSettings, CongestionControl, Experiment, Overrides, Scenario, ScenarioError, Sizes,
-        Source, Traffic, TransportSettings,
+        BalanceSettings, CongestionControl, Experiment, FarKnowledge, HostMap, Overrides, Scenario,
+        ScenarioError, Sizes, Source, Traffic, TransportSettings,
     },
     workload::{Workload, messages_per_second},
 };
@@ -47,12 +47,21 @@ impl Source {
             problem,
         };
         let distributions = self.distributions(&scenario)?;
-        check(&scenario).map_err(|it| problem(it.key, it.problem))?;
+        check_network(&scenario).map_err(|it| problem(it.key, it.problem))?;
+        let graph = self.graph(&scenario)?;
+        let hosts = match (&graph, &scenario.fabric) {
+            (Some(graph), _) => HostMap::of_graph(graph),
+            (None, Some(fabric)) => HostMap::of_fabric(fabric),
+            (None, None) => HostMap::default(),
+        };
+        check(&scenario, &hosts).map_err(|it| problem(it.key, it.problem))?;
         let experiment = Experiment {
             name: self.name.clone(),
             scheme: overrides.scheme.clone(),
             seed: scenario.seed,
             scenario,
+            graph,
+            hosts,
             distributions,
             paper_machine: self.paper_machine,
         };
@@ -67,10 +76,43 @@ impl Source {
     }
 }
 
+/// Checks that there is one network, and no more of a topology than it has.
+fn check_network(scenario: &Scenario) -> Checked {
+    match (&scenario.fabric, &scenario.topology) {
+        (Some(fabric), None) => {
+            check_fabric(fabric)?;
+            check_outages(fabric)
+        }
+        (None, Some(_)) => check_topology(scenario),
+        (None, None) => require(false, "fabric", || {
+            "there is no network; add a table [fabric] or [topology]".to_owned()
+        }),
+        (Some(_), Some(_)) => require(false, "topology", || {
+            "there is a table [fabric] too; a scenario has one of them".to_owned()
+        }),
+    }
+}
+
+/// Checks what needs leaves and spines.
+fn check_topology(scenario: &Scenario) -> Checked {
+    let transports = [
+        Some(&scenario.transport),
+        scenario.background_transport.as_ref(),
+    ];
+    for transport in transports.into_iter().flatten() {
+        let is_cloudburst = transport.control == CongestionControl::Cloudburst;
+        require(!is_cloudburst, "transport.control = \"cloudburst\"", || {
+            "its endpoints name their paths by spines; take a [fabric]".to_owned()
+        })?;
+    }
+    let is_exact = scenario.balance.tr.far == FarKnowledge::Exact;
+    require(!is_exact, "balance.tr.far = \"exact\"", || {
+        "behind a next hop there are several paths; take \"acks\", or a [fabric]".to_owned()
+    })
+}
+
 /// Checks what the file alone can tell.
-fn check(scenario: &Scenario) -> Checked {
-    check_fabric(&scenario.fabric)?;
-    check_outages(&scenario.fabric)?;
+fn check(scenario: &Scenario, hosts: &HostMap) -> Checked {
     check_balance(&scenario.balance)?;
     check_transport("transport", &scenario.transport)?;
     if let Some(transport) = &scenario.background_transport {
@@ -108,7 +150,7 @@ fn check(scenario: &Scenario) -> Checked {
         || "background traffic never ends; say when to stop".to_owned(),
     )?;
     for (index, traffic) in scenario.traffic.iter().enumerate() {
-        check_traffic(&format!("traffic[{index}]"), traffic, &scenario.fabric)?;
+        check_traffic(&format!("traffic[{index}]"), traffic, hosts)?;
     }
     Ok(())
 }
@@ -116,8 +158,8 @@ fn check(scenario: &Scenario) -> Checked {
 /// Checks what takes the fabric and the workload as they are drawn.
 fn check_experiment(experiment: &Experiment) -> Checked {
     let scenario = &experiment.scenario;
-    let mut network = Network::new(scenario, experiment.seed);
-    Outages::new(&scenario.fabric, &network).end_all(&mut network);
+    let mut network = Network::new(experiment);
+    Outages::new(scenario.fabric.as_ref(), &network).end_all(&mut network);
     if let Some((leaf, to_leaf)) = network.unreachable() {
         return Err(Problem {
             key: "fabric.path, fabric.failed and fabric.outage".to_owned(),

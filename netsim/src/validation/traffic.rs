@@ -1,13 +1,13 @@
 //! Checks of the keys of traffic.
 
 use super::{Checked, Problem, below, check_priority, in_range, require};
-use crate::scenario::{FabricSettings, Sizes, Traffic, TrafficPattern};
+use crate::scenario::{HostMap, Sizes, Traffic, TrafficPattern};
 
 const MAX_MESSAGES: u32 = 10_000_000;
 /// Longest message: in segments of the least size each still has a number.
 const MAX_MESSAGE_BYTES: u64 = 100_000_000_000;
 
-pub(super) fn check_traffic(key: &str, traffic: &Traffic, fabric: &FabricSettings) -> Checked {
+pub(super) fn check_traffic(key: &str, traffic: &Traffic, map: &HostMap) -> Checked {
     match traffic {
         Traffic::Poisson {
             sizes,
@@ -40,7 +40,7 @@ pub(super) fn check_traffic(key: &str, traffic: &Traffic, fabric: &FabricSetting
                 check_bytes(&format!("{key}.request_bytes"), *bytes)?;
             }
             check_priority(key, *priority)?;
-            check_hosts(key, *hosts, fabric)
+            check_hosts(key, *hosts, map)
         }
         Traffic::Background {
             bytes,
@@ -49,7 +49,7 @@ pub(super) fn check_traffic(key: &str, traffic: &Traffic, fabric: &FabricSetting
         } => {
             check_bytes(&format!("{key}.bytes"), *bytes)?;
             check_priority(key, *priority)?;
-            check_hosts(key, *hosts, fabric)
+            check_hosts(key, *hosts, map)
         }
         Traffic::Incast {
             senders,
@@ -66,10 +66,10 @@ pub(super) fn check_traffic(key: &str, traffic: &Traffic, fabric: &FabricSetting
                 1.0,
                 65_535.0,
             )?;
-            require(fabric.leaves > 1, &format!("{key}.senders"), || {
+            require(map.rack_count() > 1, &format!("{key}.senders"), || {
                 "senders are at other leaves than the receiver, and there is one leaf".to_owned()
             })?;
-            below(&format!("{key}.to"), *to, host_count(fabric), "hosts")?;
+            below(&format!("{key}.to"), *to, host_count(map), "hosts")?;
             check_bytes(&format!("{key}.bytes"), *bytes)?;
             in_range(&format!("{key}.at_us"), *at_us, 0.0, 1e12)?;
             in_range(&format!("{key}.every_us"), *every_us, 0.0, 1e12)?;
@@ -89,8 +89,8 @@ pub(super) fn check_traffic(key: &str, traffic: &Traffic, fabric: &FabricSetting
             at_us,
             priority,
         } => {
-            below(&format!("{key}.from"), *from, host_count(fabric), "hosts")?;
-            below(&format!("{key}.to"), *to, host_count(fabric), "hosts")?;
+            below(&format!("{key}.from"), *from, host_count(map), "hosts")?;
+            below(&format!("{key}.to"), *to, host_count(map), "hosts")?;
             require(from != to, &format!("{key}.to = {to}"), || {
                 "a host does not send to itself".to_owned()
             })?;
@@ -115,8 +115,9 @@ fn check_sizes(key: &str, sizes: &Sizes) -> Checked {
     }
 }
 
-fn check_hosts(key: &str, hosts: TrafficPattern, fabric: &FabricSettings) -> Checked {
-    let count = host_count(fabric);
+fn check_hosts(key: &str, hosts: TrafficPattern, map: &HostMap) -> Checked {
+    let leaves = map.rack_count() as u16;
+    let count = host_count(map);
     match hosts {
         TrafficPattern::Split { senders } => require(
             senders > 0 && senders < count,
@@ -124,10 +125,10 @@ fn check_hosts(key: &str, hosts: TrafficPattern, fabric: &FabricSettings) -> Che
             || format!("of {count} hosts at least one must send and one receive"),
         ),
         TrafficPattern::Leaves { from, to } => {
-            below(&format!("{key}.hosts.from"), from, fabric.leaves, "leaves")?;
-            below(&format!("{key}.hosts.to"), to, fabric.leaves, "leaves")?;
+            below(&format!("{key}.hosts.from"), from, leaves, "leaves")?;
+            below(&format!("{key}.hosts.to"), to, leaves, "leaves")?;
             require(
-                from != to || fabric.hosts_per_leaf > 1,
+                from != to || map.rack(from).len() > 1,
                 &format!("{key}.hosts"),
                 || "a host does not send to itself, and its leaf has no other".to_owned(),
             )
@@ -135,7 +136,7 @@ fn check_hosts(key: &str, hosts: TrafficPattern, fabric: &FabricSettings) -> Che
         TrafficPattern::All => require(count > 1, &format!("{key}.hosts"), || {
             "there is one host, and no receiver".to_owned()
         }),
-        TrafficPattern::OtherLeaves => require(fabric.leaves > 1, &format!("{key}.hosts"), || {
+        TrafficPattern::OtherLeaves => require(leaves > 1, &format!("{key}.hosts"), || {
             "there is one leaf, and no receiver at another".to_owned()
         }),
     }
@@ -145,6 +146,7 @@ fn check_bytes(key: &str, bytes: u64) -> Checked {
     in_range(key, bytes as f64, 1.0, MAX_MESSAGE_BYTES as f64)
 }
 
-fn host_count(fabric: &FabricSettings) -> u16 {
-    fabric.leaves.saturating_mul(fabric.hosts_per_leaf)
+fn host_count(map: &HostMap) -> u16 {
+    // Hosts have ports, which have 16 bits.
+    map.count() as u16
 }

@@ -126,7 +126,7 @@ fn poisson(experiment: &Experiment, origin: usize, traffic: &Traffic, due: &mut 
         stream(Purpose::Arrivals),
         stream(Purpose::Hosts),
     );
-    let pairs = Pairs::new(&experiment.scenario.fabric, *hosts, &mut host);
+    let pairs = Pairs::new(&experiment.hosts, *hosts, &mut host);
     let gap_ns = 1e9 / messages_per_second(experiment, origin, traffic);
     let mut at = 0.0;
     due.reserve(*messages as usize);
@@ -182,8 +182,8 @@ pub(crate) fn messages_per_second(
             None => 1.0,
         },
     };
-    let senders = Pairs::sender_count(&experiment.scenario.fabric, *hosts) as f64;
-    let capacity = senders * experiment.scenario.fabric.host_gbps * 1e9;
+    let senders = Pairs::sender_count(&experiment.hosts, *hosts) as f64;
+    let capacity = senders * experiment.hosts.gbps() * 1e9;
     load.unwrap_or(0.0) * capacity / (8.0 * mean_wire_bytes)
 }
 
@@ -197,7 +197,7 @@ fn senders(experiment: &Experiment, origin: usize, traffic: &Traffic, all: &mut 
         return;
     };
     let mut random = Random::new(experiment.seed, Purpose::Hosts, origin as u64);
-    let pairs = Rc::new(Pairs::new(&experiment.scenario.fabric, *hosts, &mut random));
+    let pairs = Rc::new(Pairs::new(&experiment.hosts, *hosts, &mut random));
     for from in &pairs.senders {
         let part = (origin as u64) << 32 | u64::from(*from);
         all.push(Background {
@@ -224,7 +224,7 @@ fn incast(experiment: &Experiment, origin: usize, traffic: &Traffic, due: &mut V
     else {
         return;
     };
-    let all = pairs::in_turn_without(&experiment.scenario.fabric, *to);
+    let all = pairs::in_turn_without(&experiment.hosts, *to);
     for round in 0..*rounds {
         let start_ns = ns(at_us + f64::from(round) * every_us);
         for index in 0..usize::from(*senders) {

@@ -2,7 +2,7 @@
 
 use crate::{
     engine::random::Random,
-    scenario::{FabricSettings, TrafficPattern},
+    scenario::{HostMap, TrafficPattern},
 };
 
 /// Senders, and whom they send to.
@@ -10,17 +10,13 @@ use crate::{
 pub(crate) struct Pairs {
     pub(crate) senders: Vec<u16>,
     receivers: Vec<u16>,
-    /// Hosts of the sender's own leaf do not receive.
-    other_leaves: bool,
-    hosts_per_leaf: u16,
+    /// Racks of all hosts, if those of the sender's own do not receive.
+    other_racks: Option<Vec<u16>>,
 }
 
 impl Pairs {
-    pub(crate) fn new(fabric: &FabricSettings, hosts: TrafficPattern, random: &mut Random) -> Self {
-        let count = host_count(fabric);
-        let of_leaf = |leaf: u16| {
-            (leaf * fabric.hosts_per_leaf..(leaf + 1) * fabric.hosts_per_leaf).collect()
-        };
+    pub(crate) fn new(map: &HostMap, hosts: TrafficPattern, random: &mut Random) -> Self {
+        let count = map.count();
         let (senders, receivers) = match hosts {
             TrafficPattern::Split { senders } => {
                 let mut all = random.sample(count, count).into_iter().map(|it| it as u16);
@@ -30,7 +26,7 @@ impl Pairs {
                 others.sort_unstable();
                 (chosen, others)
             }
-            TrafficPattern::Leaves { from, to } => (of_leaf(from), of_leaf(to)),
+            TrafficPattern::Leaves { from, to } => (map.rack(from).to_vec(), map.rack(to).to_vec()),
             TrafficPattern::All | TrafficPattern::OtherLeaves => {
                 let all: Vec<u16> = (0..count as u16).collect();
                 (all.clone(), all)
@@ -39,17 +35,17 @@ impl Pairs {
         Self {
             senders,
             receivers,
-            other_leaves: hosts == TrafficPattern::OtherLeaves,
-            hosts_per_leaf: fabric.hosts_per_leaf,
+            other_racks: (hosts == TrafficPattern::OtherLeaves)
+                .then(|| (0..count).map(|it| map.rack_of(it as u16)).collect()),
         }
     }
 
     /// Counts the hosts that send.
-    pub(crate) fn sender_count(fabric: &FabricSettings, hosts: TrafficPattern) -> usize {
+    pub(crate) fn sender_count(map: &HostMap, hosts: TrafficPattern) -> usize {
         match hosts {
             TrafficPattern::Split { senders } => usize::from(senders),
-            TrafficPattern::Leaves { .. } => usize::from(fabric.hosts_per_leaf),
-            TrafficPattern::All | TrafficPattern::OtherLeaves => host_count(fabric),
+            TrafficPattern::Leaves { from, .. } => map.rack(from).len(),
+            TrafficPattern::All | TrafficPattern::OtherLeaves => map.count(),
         }
     }
 
@@ -62,27 +58,27 @@ impl Pairs {
     pub(crate) fn receiver(&self, from: u16, random: &mut Random) -> u16 {
         loop {
             let to = self.receivers[random.below(self.receivers.len() as u32) as usize];
-            let same_leaf = from / self.hosts_per_leaf == to / self.hosts_per_leaf;
-            if to != from && !(self.other_leaves && same_leaf) {
+            let is_barred = self
+                .other_racks
+                .as_ref()
+                .is_some_and(|it| it[usize::from(from)] == it[usize::from(to)]);
+            if to != from && !is_barred {
                 return to;
             }
         }
     }
 }
 
-/// All hosts that are not at the leaf of `to`, a host of each leaf in turn.
-pub(crate) fn in_turn_without(fabric: &FabricSettings, to: u16) -> Vec<u16> {
-    let leaves = (0..fabric.leaves).filter(|leaf| *leaf != to / fabric.hosts_per_leaf);
-    let leaves: Vec<u16> = leaves.collect();
-    (0..fabric.hosts_per_leaf)
+/// All hosts that are not in the rack of `to`, a host of each rack in turn.
+pub(crate) fn in_turn_without(map: &HostMap, to: u16) -> Vec<u16> {
+    let racks = (0..map.rack_count() as u16).filter(|rack| *rack != map.rack_of(to));
+    let racks: Vec<&[u16]> = racks.map(|it| map.rack(it)).collect();
+    let most = racks.iter().map(|it| it.len()).max().unwrap_or(0);
+    (0..most)
         .flat_map(|index| {
-            leaves
+            racks
                 .iter()
-                .map(move |leaf| leaf * fabric.hosts_per_leaf + index)
+                .filter_map(move |rack| rack.get(index).copied())
         })
         .collect()
-}
-
-fn host_count(fabric: &FabricSettings) -> usize {
-    usize::from(fabric.leaves) * usize::from(fabric.hosts_per_leaf)
 }

@@ -10,6 +10,7 @@ mod recipes;
 mod scenarios;
 mod shards;
 mod support;
+mod topologies;
 mod tr;
 mod trace;
 #[allow(dead_code, reason = "shared with the tests of other commands")]

@@ -89,8 +89,9 @@ fn schemes_change_what_they_name_and_nothing_else() {
             .settings()
     };
     let (plain, one, rps) = (settings(None), settings(Some("one")), settings(Some("rps")));
-    assert_eq!(one.fabric.spines, 1);
-    assert_eq!(one.fabric.leaves, plain.fabric.leaves);
+    let fabric = |it: &netsim::Scenario| it.fabric.clone().expect("it has one");
+    assert_eq!(fabric(&one).spines, 1);
+    assert_eq!(fabric(&one).leaves, fabric(&plain).leaves);
     assert_ne!(one.transport.control, plain.transport.control);
     assert_eq!(one.transport.recovery, plain.transport.recovery);
     assert_eq!(rps.balance.policy, netsim::BalancingPolicy::Rps);

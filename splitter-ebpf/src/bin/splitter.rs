@@ -23,6 +23,7 @@ static TAPPED: HashMap<FlowKeyV6, TapEntry, 65_536> = HashMap::new();
 /// Marks what arrives from the site for the short or the long tunnel. The
 /// packet passes, unless its flow has to pause to change tunnels in order.
 #[xdp(frags)]
+#[inline(always)]
 pub fn split(context: XdpContext) -> u32 {
     let Some(outcome) = pipeline::split(&context) else {
         return XDP_PASS;
@@ -37,6 +38,7 @@ pub fn split(context: XdpContext) -> u32 {
 /// Marks what arrives from the site by its fwmark (`skb->mark`), which stays
 /// as it came.
 #[classifier]
+#[inline(always)]
 pub fn mark(context: TcContext) -> i32 {
     let Some(outcome) = pipeline::split(&context) else {
         return NEXT;
@@ -51,6 +53,7 @@ pub fn mark(context: TcContext) -> i32 {
 /// Marks as [`mark`] does, and beside the class the tunnel that each packet is to take, where those of
 /// the site are one list.
 #[classifier]
+#[inline(always)]
 pub fn mark_balanced(context: TcContext) -> i32 {
     let Some(outcome) = pipeline::split(&context) else {
         return NEXT;
@@ -67,6 +70,7 @@ pub fn mark_balanced(context: TcContext) -> i32 {
 /// Marks as [`split`] does, and puts what was split into its tunnel at once where
 /// that is possible. What is not passes.
 #[xdp(frags)]
+#[inline(always)]
 pub fn redirect(context: XdpContext) -> u32 {
     let Some(outcome) = pipeline::split(&context) else {
         return XDP_PASS;

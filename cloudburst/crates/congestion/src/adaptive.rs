@@ -48,8 +48,10 @@ const CHANCE_DATAGRAMS: [f64; 2] = [2.0, 4.0];
 /// Rounds after a reduction from which on a queue is not that from before.
 const EMPTIED_ROUNDS: u32 = 2;
 /// Losses are averaged over so many datagrams, and more than this share is no link that is used.
-const LOSS_DATAGRAMS: u32 = 8;
+const LOSS_DATAGRAMS: f64 = 8.0;
 const MOST_LOSS: f64 = 0.75;
+/// What a report counts for at most: one burst that finds no place in a queue says nothing of the next.
+const MOST_WEIGHT: f64 = 0.5;
 /// Bytes that are credit for one datagram, however long: what is left of a datagram's length is credit for one more.
 const ANY: usize = 1;
 /// The longest pause between two attempts while nothing is heard.
@@ -152,6 +154,8 @@ impl AdaptiveController {
         if !self.has_window() {
             return if now >= self.probe.0 { ANY } else { 0 };
         }
+        // Of a window of one datagram two may leave, as symbols are cut somewhat shorter. Cut down to one, messages of
+        // 93 kB of many senders to one in a rack had a p99 of 29 ms instead of 21.
         let window = (self.window - self.in_flight).max(self.datagram);
         self.pacer.credit(now).min(window as usize)
     }
@@ -203,7 +207,9 @@ impl AdaptiveController {
     pub(super) fn discount_losses(&mut self, now: Time) {
         if !self.is_heard {
             self.in_flight = 0.0;
-            self.back_off = None;
+            if let Some(back_off) = self.back_off.take() {
+                (self.window, self.threshold) = back_off.before;
+            }
             self.probe = (now, MOST_PAUSE);
             self.pacer = Pacer::new(now, 1.0);
             self.pace(now);
@@ -214,6 +220,9 @@ impl AdaptiveController {
     pub(super) fn restart(&mut self, now: Time) {
         self.pacer.restart(now);
         let idle = now.since(self.last_sent);
+        if idle > MOST_PAUSE {
+            self.loss = 0.0;
+        }
         if idle > self.round_trip {
             self.rounds.restart(now);
             self.cubic.pause();
@@ -248,7 +257,7 @@ impl AdaptiveController {
             self.rounds.transmission = Duration::from_secs_f64(seconds);
         }
         self.round_trip = paths.round_trip.unwrap_or(self.round_trip);
-        let weight = f64::from(news.sent.min(LOSS_DATAGRAMS)) / f64::from(LOSS_DATAGRAMS);
+        let weight = MOST_WEIGHT.min(f64::from(news.sent) / LOSS_DATAGRAMS);
         self.loss += weight * (share(news.lost, news.sent) - self.loss);
         if news.sent > 0 && paths.round_trip.is_some() {
             let pause = paths.ack_timeout.max(self.round_trip.saturating_mul(2));

@@ -8,7 +8,7 @@ use super::{
     event::{Event, PeerId, Reason},
     handshake::Handshake,
     outbound::{Outbound, TakenAnswer},
-    packet::{Body, Echo, Header, Reports},
+    packet::{Body, Echo, Header, Reports, STATELESS_PATH},
     path_manager::PathManager,
     statistics::TransportStatistics,
     time::Time,
@@ -46,7 +46,7 @@ impl Answers<'_> {
         if let Some((echo, reports)) = body.acknowledgement() {
             self.acknowledged(peer, echo, reports);
         }
-        let taken = self.take_body(peer, body);
+        let taken = self.take_body(peer, header, body);
         self.events.extend(taken.event);
         if taken.refutes_mtu {
             self.paths.refute_mtu(now, peer);
@@ -81,12 +81,15 @@ impl Answers<'_> {
         }
     }
 
-    fn take_body(&mut self, peer: PeerId, body: &Body<'_>) -> TakenAnswer {
+    fn take_body(&mut self, peer: PeerId, header: &Header, body: &Body<'_>) -> TakenAnswer {
         if matches!(body, Body::Challenge(_)) {
             // With keys, who asks for a token has taken what came with its question.
             if self.handshake.is_unprotected() {
-                let (paths, timers) = (&mut *self.paths, &mut *self.timers);
-                self.outbound.challenged(self.now, peer, paths, timers);
+                // Who has a session has taken what came with it.
+                let is_stateless = header.path == STATELESS_PATH;
+                let who = (peer, is_stateless && self.paths.discarded(peer));
+                self.outbound
+                    .challenged(self.now, who, self.paths, self.timers);
             }
             return TakenAnswer::default();
         }

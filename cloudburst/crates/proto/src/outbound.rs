@@ -207,19 +207,21 @@ impl Outbound {
         taken
     }
 
-    /// A peer has asked for a token, and taken nothing: sends again what was perhaps not taken. Returns how
+    /// A peer has asked for a token, and perhaps discarded what was sent, which is sent again. Returns how
     /// long an answer takes, if the peer is known.
     pub(super) fn challenged(
         &mut self,
         now: Time,
-        peer: PeerId,
-        paths: &mut PathManager,
+        (peer, was_discarded): (PeerId, bool),
+        paths: &PathManager,
         timers: &mut Timers<TimerKey>,
     ) -> Option<Duration> {
         let statistics = paths.statistics(peer)?;
         if !self.sender.has_taken_any(peer) {
-            paths.discarded(peer);
-            self.scheduler.discount_losses(now, peer);
+            if was_discarded {
+                self.count_in_flight(now, peer, paths);
+                self.scheduler.discount_losses(now, peer);
+            }
             for id in self.sender.under_way(peer) {
                 if self.sender.repeat(now, id, &statistics) {
                     self.enqueue(now, id, &statistics, timers);

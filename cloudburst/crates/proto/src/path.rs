@@ -172,6 +172,11 @@ impl Path {
         self.heard.is_some_and(|heard| now.since(heard.at) <= FRESH)
     }
 
+    /// Tells whether the peer has reported nothing of it yet.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.heard.is_none()
+    }
+
     fn refresh(&self) -> Duration {
         Duration::from_millis(self.refresh_ms.into())
     }

@@ -68,6 +68,8 @@ struct PeerPaths {
     replacements: RotationBudget,
     /// Some of the paths get nothing until something comes from where they lead.
     has_capped: bool,
+    /// It has said that it discarded what was sent at first.
+    has_discarded: bool,
     /// Bytes that were delivered to it so far.
     delivered: u64,
     /// When the path MTU of the next path may be probed, and how long after that of another.
@@ -164,6 +166,7 @@ impl PathManager {
             absence: Absence::default(),
             replacements: RotationBudget::new(now),
             has_capped: false,
+            has_discarded: false,
             delivered: 0,
             mtu_probe_at: now,
             mtu_probe_pause: Duration::ZERO,
@@ -227,11 +230,18 @@ impl PathManager {
         peer.is_none_or(|peer| peer.inbound.may_be_new(header.path, header.sequence))
     }
 
-    /// A peer has discarded what was sent to it, and wants it with a token.
-    pub(super) fn discarded(&mut self, id: PeerId) {
-        if let Some(peer) = self.peers.get_mut(id) {
+    /// A peer says that it has discarded what was sent to it, and wants it with a token. Whether it is believed:
+    /// once, as anybody on the way can say so, and of who has told of nothing that came (RFC 9000 §17.2.5.2).
+    pub(super) fn discarded(&mut self, id: PeerId) -> bool {
+        let Some(peer) = self.peers.get_mut(id) else {
+            return false;
+        };
+        let is_first = !core::mem::replace(&mut peer.has_discarded, true);
+        let is_believed = is_first && peer.paths.iter().all(Path::is_unheard);
+        if is_believed {
             peer.paths.iter_mut().for_each(Path::discarded);
         }
+        is_believed
     }
 
     /// A peer was restarted, and counts its datagrams again, under other keys.

@@ -153,8 +153,9 @@ impl Router {
                 self.questions(now).answer(source, Answer::Challenge);
             }
             Some(Arrival::Retried(peer)) => {
-                let (paths, timers) = (&mut self.paths, &mut self.timers);
-                if let Some(ack_timeout) = self.outbound.challenged(now, peer, paths, timers) {
+                let who = (peer, self.paths.discarded(peer));
+                let (paths, timers) = (&self.paths, &mut self.timers);
+                if let Some(ack_timeout) = self.outbound.challenged(now, who, paths, timers) {
                     self.upkeep(now).rekey(peer, ack_timeout);
                 }
             }

@@ -7,6 +7,8 @@ mod address_tests;
 #[cfg(test)]
 mod cancel_tests;
 #[cfg(test)]
+mod challenge_tests;
+#[cfg(test)]
 mod event_tests;
 #[cfg(test)]
 mod goodbye_tests;

@@ -1,20 +1,20 @@
 //! The fast path: plain segments of flows that are in no transition.
 
 use super::{Decision, Outcome, Splitter};
+use crate::buffer::Buffer;
 use crate::clock::Clock;
 use crate::counters::FlowEvent;
 use crate::dedicated::{enqueue_long, enqueue_short};
 use crate::dscp::Dscp;
 use crate::egress::Egress;
-use crate::flow::{Class, FlowKey, TunnelRole};
+use crate::flow::{Class, TunnelRole};
 use crate::flow_packet::FlowPacket;
 use crate::fragments::FragmentStore;
-use crate::headers::Segment;
 use crate::models::QueueModels;
-use crate::packet::{is_v4, parse_plain_v4, parse_plain_v6};
+use crate::packet::{PlainSegment, PlainV4, PlainV6, is_v4};
 use crate::sites::SiteThresholds;
 use crate::steer::Steer;
-use crate::table::{EvictionRank, HomeLine, Memory, Slot, SlotGuard};
+use crate::table::{EvictionRank, HomeLine, LineKey, Memory, SlotGuard};
 use crate::thresholds::ThresholdIndex;
 use flow_balance::{ActiveFlows, VirtualQueue};
 
@@ -25,6 +25,43 @@ pub(super) enum Steady {
     Own(Class),
     /// Its flow is long and was placed in one of two shared tunnels.
     Placed(Egress),
+}
+
+/// An address family, by the plain segments that there are of it.
+trait Family {
+    /// A plain segment where it lies in its frame.
+    type Segment<'f>: PlainSegment<Key: LineKey> + Copy;
+
+    const IS_V6: bool;
+
+    /// The segment that a frame is; `None` where it is none.
+    fn segment_of<B: Buffer + ?Sized>(frame: &B) -> Option<Self::Segment<'_>>;
+}
+
+struct V4;
+
+struct V6;
+
+impl Family for V4 {
+    type Segment<'f> = PlainV4<'f>;
+
+    const IS_V6: bool = false;
+
+    #[inline(always)]
+    fn segment_of<B: Buffer + ?Sized>(frame: &B) -> Option<PlainV4<'_>> {
+        PlainV4::of(frame)
+    }
+}
+
+impl Family for V6 {
+    type Segment<'f> = PlainV6<'f>;
+
+    const IS_V6: bool = true;
+
+    #[inline(always)]
+    fn segment_of<B: Buffer + ?Sized>(frame: &B) -> Option<PlainV6<'_>> {
+        PlainV6::of(frame)
+    }
 }
 
 impl<M, C, T> Splitter<'_, M, C, T>
@@ -42,48 +79,68 @@ where
         let coarse_ns = self.clock.coarse_ns();
         // Each family apart to the end: keys and places differ.
         if is_v4(frame)? {
-            let (network, tcp) = parse_plain_v4(frame)?;
-            let segment = Segment::new(&network, &tcp, self.config);
-            let FlowKey::V4(key) = segment.key else {
-                return None;
-            };
-            let line = self.table.line_v4(&key)?;
-            self.split_in(frame, false, &line, (segment.packet, coarse_ns))
+            self.split_plain::<V4, B>(frame, coarse_ns)
         } else {
-            let (network, tcp) = parse_plain_v6(frame)?;
-            let segment = Segment::new(&network, &tcp, self.config);
-            let FlowKey::V6(key) = segment.key else {
-                return None;
-            };
-            let line = self.table.line_v6(&key)?;
-            self.split_in(frame, true, &line, (segment.packet, coarse_ns))
+            self.split_plain::<V6, B>(frame, coarse_ns)
         }
     }
 
     #[inline(always)]
-    fn split_in<B: Steer + ?Sized, S: Slot>(
+    fn split_plain<F: Family, B: Steer + ?Sized>(
         &mut self,
         frame: &mut B,
-        is_v6: bool,
-        line: &HomeLine<'_, '_, M, S>,
-        (packet, coarse_ns): (FlowPacket, u64),
+        coarse_ns: u64,
     ) -> Option<Outcome> {
-        if self.counters.evicting.is_spent(coarse_ns)
-            && self.bypasses_table(line, packet, coarse_ns)
-        {
-            return Some(self.send_dedicated(frame, is_v6, Class::Short, packet));
+        let payload_bytes = F::segment_of(frame)?.payload_bytes() as u64;
+        // An aggregate apart to the end, too: of all others it need not be kept how many segments one is.
+        if FlowPacket::is_aggregate(payload_bytes, self.config) {
+            if !M::SPLITS_AGGREGATES_FAST {
+                return None;
+            }
+            let segments = FlowPacket::segments_of(payload_bytes, self.config);
+            self.split_segments::<F, B>(frame, segments, coarse_ns)
+        } else {
+            self.split_segments::<F, B>(frame, 1, coarse_ns)
         }
-        let steady = match line.lookup_tcp() {
-            Some(slot) => self.count_steady(&slot, packet, coarse_ns)?,
+    }
+
+    #[inline(always)]
+    fn split_segments<F: Family, B: Steer + ?Sized>(
+        &mut self,
+        frame: &mut B,
+        segments: u64,
+        coarse_ns: u64,
+    ) -> Option<Outcome> {
+        let plain = F::segment_of(frame)?;
+        let line = &self.table.line(plain.key())?;
+        // Made where it is needed, so that flags are read then.
+        let packet = || FlowPacket {
+            segments,
+            bytes: plain.frame_bytes() as u64,
+            flags: plain.flags(),
+            payload_bytes: plain.payload_bytes() as u64,
+        };
+        if self.counters.evicting.is_spent(coarse_ns) {
+            let packet = packet();
+            if self.bypasses_table(line, packet, coarse_ns) {
+                return Some(self.send_dedicated(frame, F::IS_V6, Class::Short, packet));
+            }
+        }
+        let (steady, packet) = match line.lookup_tcp() {
+            Some(slot) => {
+                let packet = packet();
+                (self.count_steady(&slot, packet, coarse_ns)?, packet)
+            }
             None => {
+                let packet = packet();
                 self.count_first(line, packet, coarse_ns)?;
-                Steady::Own(Class::Short)
+                (Steady::Own(Class::Short), packet)
             }
         };
         // Each case apart to the end: what they count and mark is known beforehand.
         Some(match steady {
-            Steady::Own(Class::Short) => self.send_dedicated(frame, is_v6, Class::Short, packet),
-            Steady::Own(Class::Long) => self.send_dedicated(frame, is_v6, Class::Long, packet),
+            Steady::Own(Class::Short) => self.send_dedicated(frame, F::IS_V6, Class::Short, packet),
+            Steady::Own(Class::Long) => self.send_dedicated(frame, F::IS_V6, Class::Long, packet),
             Steady::Placed(egress) => {
                 let Decision {
                     class,
@@ -91,7 +148,7 @@ where
                     tunnel,
                     ..
                 } = self.sent(Class::Long, egress, packet);
-                self.mark_untagged(frame, is_v6, self.config.mark(queue_class, tunnel));
+                self.mark_untagged(frame, F::IS_V6, self.config.mark(queue_class, tunnel));
                 Outcome::Split { class, tunnel }
             }
         })
@@ -124,9 +181,9 @@ where
     /// known, and the table is not even looked at. One in a few gets a slot as ever, so that
     /// a flow that goes on sending has one soon.
     #[inline(always)]
-    fn bypasses_table<S: Slot>(
+    fn bypasses_table<K: LineKey>(
         &mut self,
-        line: &HomeLine<'_, '_, M, S>,
+        line: &HomeLine<'_, M, K>,
         packet: FlowPacket,
         coarse_ns: u64,
     ) -> bool {
@@ -191,14 +248,14 @@ where
         }
         let is_long = |index, packets, bytes| config.exceeds_threshold(index, packets, bytes);
         let counted = slot.counted_short(packets, bytes, is_long)?;
-        let (mut now_ns, mut drained_ns) = (now_ns, now_ns);
+        let (mut now_ns, mut drained_ns) = (now_ns, None);
         if config.short_service.is_known()
             && let Some(mut tunnels) = self.models.dedicated()
         {
             if VirtualQueue::needs_precise_time(bytes) && !tunnels.is_short_busy(now_ns) {
                 now_ns = self.clock.precise_ns();
             }
-            drained_ns = enqueue_short(bytes, config, &mut tunnels, now_ns);
+            drained_ns = Some(enqueue_short(bytes, config, &mut tunnels, now_ns));
         }
         slot.commit_short(counted, drained_ns, now_ns);
         Some(Steady::Own(Class::Short))
@@ -232,9 +289,9 @@ where
     /// Counts the first packet of a flow that goes into the short tunnel. It says
     /// and keeps what [`Splitter::decide_flow`] would.
     #[inline(always)]
-    fn count_first<S: Slot>(
+    fn count_first<K: LineKey>(
         &mut self,
-        line: &HomeLine<'_, '_, M, S>,
+        line: &HomeLine<'_, M, K>,
         packet: FlowPacket,
         coarse_ns: u64,
     ) -> Option<()> {
@@ -265,10 +322,7 @@ where
         } else {
             coarse_ns
         };
-        let drained_ns = match tunnels {
-            Some(mut tunnels) => enqueue_short(packet.bytes, config, &mut tunnels, now_ns),
-            None => now_ns,
-        };
+        let drained_ns = tunnels.map(|mut it| enqueue_short(packet.bytes, config, &mut it, now_ns));
         slot.commit_first(packet.segments, packet.bytes, drained_ns, now_ns);
         if slot.has_evicted {
             self.count_evicted(coarse_ns);

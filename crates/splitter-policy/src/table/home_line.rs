@@ -1,33 +1,46 @@
 //! Look-up, insertion and eviction in one cache line of the flow table and its neighbours.
 
-use super::owner::{CLOCK_SKEW_STAMPS, Owner, stamps_between};
+use super::layout::line_number;
+use super::owner::{CLOCK_SKEW_STAMPS, stamps_between};
 use super::{
-    FINISHED_LINGER_NS, GROUP_SLOTS, Group, Memory, Position, Slot, SlotGuard, SlotRef, Table, Tags,
+    FINISHED_LINGER_NS, GROUP_SLOTS, Group, LineKey, Memory, Position, Slot, SlotGuard, SlotRef,
+    Table, Tags,
 };
 
 /// The home line of a flow in its group.
 #[derive(Debug)]
-pub struct HomeLine<'a, 'k, M, S: Slot> {
+pub struct HomeLine<'a, M, K: LineKey> {
     pub(super) table: Table<'a, M>,
-    pub(super) group: &'a Group<S>,
+    pub(super) group: &'a Group<K::Slot>,
     /// The hash of the flow.
     pub(super) stirred: u64,
-    pub(super) key: &'k S::Key,
-    pub(super) wanted: Owner,
+    pub(super) key: K,
 }
 
-impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
+impl<'a, M: Memory, K: LineKey> HomeLine<'a, M, K> {
+    const LINE_SLOTS: usize = K::Slot::LINE_SLOTS;
+
     #[inline(always)]
     fn home(&self) -> usize {
-        Position::of(self.stirred, 0, S::LINE_SLOTS).home
+        Position::of(self.stirred, 0, Self::LINE_SLOTS).home
+    }
+
+    /// Its slots. By the number of the line and not of a slot, of which the place is another step away.
+    #[inline(always)]
+    fn slots(&self) -> &'a [K::Slot] {
+        K::Slot::line(self.group, line_number(self.stirred)).as_ref()
     }
 
     /// Works out where all of the flow is, and the tags of its group. Anew each time: kept ready for what
     /// only few packets need, it would be in the way of all others.
     #[inline(always)]
     fn position(&self) -> (Position, Option<&'a Tags>) {
-        let (groups, first_tags) = S::extent(self.table.layout);
-        let position = Position::of(core::hint::black_box(self.stirred), groups, S::LINE_SLOTS);
+        let (groups, first_tags) = K::Slot::extent(self.table.layout);
+        let position = Position::of(
+            core::hint::black_box(self.stirred),
+            groups,
+            Self::LINE_SLOTS,
+        );
         let index = first_tags.wrapping_add(position.group);
         (position, self.table.memory.tags(index))
     }
@@ -43,10 +56,9 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
     /// meanwhile, is for those to find out who rely on its state.
     #[inline(always)]
     pub fn lookup_tcp(&self) -> Option<SlotGuard<'a>> {
-        for step in 0..S::LINE_SLOTS {
-            let slot = self.group.slot(self.home() ^ step);
+        for (step, slot) in self.slots().iter().enumerate() {
             let owner = slot.record().owner();
-            if owner.ports() == self.wanted.ports() && slot.differs(self.key) == 0 {
+            if owner.ports() == self.key.owner().ports() && self.key.has_addresses_of(slot) {
                 return Some(SlotGuard::known(self.home() ^ step, slot.record(), owner));
             }
         }
@@ -59,17 +71,16 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
 
     #[inline(always)]
     fn has_overflow(&self) -> bool {
-        self.group.slot(self.home()).record().owner().has_overflow()
+        self.slots()[0].record().owner().has_overflow()
     }
 
     /// Looks up the slot of the flow: in its home line, as most have, and beyond where that has
     /// overflowed.
     #[inline(always)]
     pub fn lookup(&self) -> Option<SlotGuard<'a>> {
-        for step in 0..S::LINE_SLOTS {
-            let slot = self.group.slot(self.home() ^ step);
+        for (step, slot) in self.slots().iter().enumerate() {
             let owner = slot.record().owner();
-            if slot.differs(self.key) | owner.differs(self.wanted) == 0 {
+            if self.key.differs(slot) | owner.differs(self.key.owner()) == 0 {
                 return Some(SlotGuard::known(self.home() ^ step, slot.record(), owner));
             }
         }
@@ -85,10 +96,10 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
     #[inline(always)]
     fn lookup_displaced(&self) -> Option<SlotGuard<'a>> {
         let (mut found, home) = (0, self.position().0.home);
-        for step in S::LINE_SLOTS..GROUP_SLOTS {
+        for step in Self::LINE_SLOTS..GROUP_SLOTS {
             let slot = self.group.slot(home ^ step);
             let owner = slot.record().owner();
-            let is_it = zero_bit(slot.differs(self.key) | owner.differs(self.wanted));
+            let is_it = zero_bit(self.key.differs(slot) | owner.differs(self.key.owner()));
             // Without a branch, which the verifier would follow for each.
             found = (found * (1 - is_it)) | (step as u64 * is_it);
         }
@@ -112,13 +123,17 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
     /// the lowest bits.
     #[inline(always)]
     pub fn victim_at_home(&self, rank: &EvictionRank) -> u64 {
-        let home = self.home();
+        // Anew, as in `position`: where a line has one slot, a look-up would keep its number for this.
+        let home = match Self::LINE_SLOTS {
+            1 => Position::of(core::hint::black_box(self.stirred), 0, 1).home,
+            _ => self.home(),
+        };
         // Of an empty line the first slot, so that look-ups find most flows there.
         if self.group.slot(home).record().owner().is_free() {
             return EvictionRank::OVER | home as u64;
         }
         let mut best = rank.of(self.group, home);
-        for step in 1..S::LINE_SLOTS {
+        for step in 1..Self::LINE_SLOTS {
             best = best.max(rank.of(self.group, home ^ step));
         }
         best
@@ -135,7 +150,7 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
         // A compiler that knows how many there are writes it out for each, on a stack
         // as large as a kernel program's may be.
         let end = core::hint::black_box(GROUP_SLOTS);
-        let mut step = S::LINE_SLOTS;
+        let mut step = Self::LINE_SLOTS;
         while step < end {
             beyond = beyond.max(rank.of(self.group, self.home() ^ step));
             step += 1;
@@ -155,7 +170,7 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
         }
         let index = chosen as usize & (GROUP_SLOTS - 1);
         let home = self.home();
-        if (index ^ home) >= S::LINE_SLOTS {
+        if (index ^ home) >= Self::LINE_SLOTS {
             // First of all: a flow that lies elsewhere is found by the mark alone.
             let record = self.group.slot(home).record();
             let owner = record.owner();
@@ -188,11 +203,11 @@ impl<'a, 'k, M: Memory, S: Slot> HomeLine<'a, 'k, M, S> {
         if !is_free_still || !M::exchange(record.owner_word(), owner.0, owner.claimed(now_ns).0) {
             return None;
         }
-        slot.set_addresses(self.key);
+        self.key.write_to(slot);
         if let (position, Some(tags)) = self.position() {
             tags.set(index, position.tag);
         }
-        let owner = self.wanted.with_overflow_of(owner);
+        let owner = self.key.owner().with_overflow_of(owner);
         Some(SlotGuard::new(
             index,
             record,

@@ -1,6 +1,6 @@
 //! The layout of the flow table: the group and the home line of a flow, by a seeded hash.
 
-use super::{GROUP_FLOWS, GROUP_SLOTS, Slot, SlotV4, SlotV6};
+use super::{GROUP_FLOWS, GROUP_SLOTS, LineKey as _, Slot, SlotV4, SlotV6};
 use crate::flow::{FlowKey, FlowKeyV4, FlowKeyV6, Seeds};
 
 /// The sizes and seeds by which flows are spread over both tables; 88 bytes, a part of the settings
@@ -33,6 +33,16 @@ impl Layout {
             groups_v4: groups,
             groups_v6: groups,
         }
+    }
+
+    /// Returns the same layout as kernel programs read it: the seeds that are multiplied by are odd, which those
+    /// do not see to for each packet. It leads to the same places.
+    #[must_use]
+    pub const fn with_odd_seeds(mut self) -> Self {
+        let [.., ports, stir] = &mut self.seeds;
+        *ports |= 1;
+        *stir |= 1;
+        self
     }
 
     /// The number of groups in a table for so many flows.
@@ -71,62 +81,65 @@ impl Layout {
     }
 
     #[inline(always)]
-    pub(super) const fn locate_v4(&self, key: &FlowKeyV4) -> Position {
-        Position::of(self.stir_v4(key), self.groups_v4, SlotV4::LINE_SLOTS)
+    pub(super) fn locate_v4(&self, key: &FlowKeyV4) -> Position {
+        Position::of(key.stir(self), self.groups_v4, SlotV4::LINE_SLOTS)
     }
 
     /// The hash of an IPv4 flow, of which [`Position::of`] takes the upper bits.
     #[inline(always)]
-    pub(super) const fn stir_v4(&self, key: &FlowKeyV4) -> u64 {
-        let [source, destination, .., ports, stir] = self.seeds;
-        let addresses = product(
-            key.source as u64,
-            source,
-            key.destination as u64,
-            destination,
-        );
-        let mixed = addresses.wrapping_add((key.ports as u64).wrapping_mul(ports | 1));
+    pub(super) const fn stir_v4(&self, source: u32, destination: u32, ports: u32) -> u64 {
+        let [a, b, .., ports_seed, stir] = self.seeds;
+        let addresses = product([source, destination], a, b);
+        let mixed = addresses.wrapping_add((ports as u64).wrapping_mul(odd(ports_seed)));
         stirred(mixed, stir)
     }
 
     #[inline(always)]
-    pub(super) const fn locate_v6(&self, key: &FlowKeyV6) -> Position {
-        Position::of(self.stir_v6(key), self.groups_v6, SlotV6::LINE_SLOTS)
+    pub(super) fn locate_v6(&self, key: &FlowKeyV6) -> Position {
+        Position::of(key.stir(self), self.groups_v6, SlotV6::LINE_SLOTS)
     }
 
-    /// The hash of an IPv6 flow.
+    /// The hash of an IPv6 flow, of its addresses in halves of eight bytes, the lower one first.
     #[inline(always)]
-    pub(super) const fn stir_v6(&self, key: &FlowKeyV6) -> u64 {
-        let [a, b, c, d, e, f, g, h, ports, stir] = self.seeds;
+    pub(super) const fn stir_v6(&self, addresses: [[u32; 2]; 4], ports: u32) -> u64 {
+        let [a, b, c, d, e, f, g, h, ports_seed, stir] = self.seeds;
+        let [source, more_source, destination, more_destination] = addresses;
         // In halves of 32 bits: of a product's 64, the upper bits of a factor
         // reach only the uppermost. Each factor has a seed of its own, as the bound on collisions
         // demands (Lemire and Kaser 2014, Multilinear-HM): with one in two products, whoever has
         // a /64 finds thousands of keys whose products add up to the same.
-        let mixed = halves(key.source[0], a, b)
-            .wrapping_add(halves(key.source[1], c, d))
-            .wrapping_add(halves(key.destination[0], e, f))
-            .wrapping_add(halves(key.destination[1], g, h))
-            .wrapping_add((key.ports as u64).wrapping_mul(ports | 1));
+        let mixed = product(source, a, b)
+            .wrapping_add(product(more_source, c, d))
+            .wrapping_add(product(destination, e, f))
+            .wrapping_add(product(more_destination, g, h))
+            .wrapping_add((ports as u64).wrapping_mul(odd(ports_seed)));
         stirred(mixed, stir)
     }
 }
 
 #[inline(always)]
-const fn halves(word: u64, low_seed: u64, high_seed: u64) -> u64 {
-    product(word & 0xffff_ffff, low_seed, word >> 32, high_seed)
-}
-
-#[inline(always)]
-const fn product(one: u64, one_seed: u64, other: u64, other_seed: u64) -> u64 {
-    one.wrapping_add(one_seed)
-        .wrapping_mul(other.wrapping_add(other_seed))
+const fn product([one, other]: [u32; 2], one_seed: u64, other_seed: u64) -> u64 {
+    (one as u64)
+        .wrapping_add(one_seed)
+        .wrapping_mul((other as u64).wrapping_add(other_seed))
 }
 
 /// Folds and stirs. Without the second multiplication, neighbouring addresses meet under
 /// unlucky seeds.
 #[inline(always)]
 const fn stirred(mixed: u64, seed: u64) -> u64 {
-    (mixed ^ (mixed >> 32)).wrapping_mul(seed | 1)
+    (mixed ^ (mixed >> 32)).wrapping_mul(odd(seed))
+}
+
+/// A seed that is multiplied by, odd so that nothing is lost. The kernel programs find it so, because
+/// [`Layout::with_odd_seeds`] is what they are given.
+#[inline(always)]
+const fn odd(seed: u64) -> u64 {
+    if cfg!(target_arch = "bpf") {
+        seed
+    } else {
+        seed | 1
+    }
 }
 
 impl Position {
@@ -134,11 +147,17 @@ impl Position {
     #[inline(always)]
     pub(super) const fn of(stirred: u64, groups: u32, line_slots: usize) -> Self {
         let group = ((stirred >> 32) * groups as u64) >> 32;
-        let line = (stirred >> 24) as usize & (GROUP_SLOTS / line_slots - 1);
+        let line = line_number(stirred) & (GROUP_SLOTS / line_slots - 1);
         Self {
             group: group as u32,
             home: line * line_slots,
             tag: (stirred >> 16) as u8,
         }
     }
+}
+
+/// The bits of a hash of which the lowest few are the number of the line.
+#[inline(always)]
+pub(super) const fn line_number(stirred: u64) -> usize {
+    (stirred >> 24) as usize
 }

@@ -31,7 +31,13 @@ impl Owner {
             FlowKey::V4(key) => (key.ports, key.protocol),
             FlowKey::V6(key) => (key.ports, key.protocol),
         };
-        let code = protocol_code(number) << Self::PROTOCOL_SHIFT;
+        Self::named(ports, number as u8)
+    }
+
+    /// The same by ports and protocol.
+    #[inline(always)]
+    pub(super) const fn named(ports: u32, protocol: u8) -> Self {
+        let code = protocol_code(protocol) << Self::PROTOCOL_SHIFT;
         Self(ports as u64 | code | Self::OCCUPIED)
     }
 
@@ -104,7 +110,14 @@ impl Owner {
     /// Bits of the upper half.
     #[inline(always)]
     const fn upper(self, bits: u64) -> u32 {
-        (self.0 >> 32) as u32 & (bits >> 32) as u32
+        self.upper_half() & (bits >> 32) as u32
+    }
+
+    /// The stamp, with flags below it. Most that is asked of the word is asked of this half, in which a
+    /// stamp wraps by itself.
+    #[inline(always)]
+    const fn upper_half(self) -> u32 {
+        (self.0 >> 32) as u32
     }
 
     #[inline(always)]
@@ -128,8 +141,8 @@ impl Owner {
 
     /// The bits of the stamp that are others now, from the lowest; 0 where it is the same.
     #[inline(always)]
-    const fn stamp_changes(self, now_ns: u64) -> u64 {
-        (self.0 ^ now_ns << (Self::STAMP_SHIFT - STAMP_BITS)) >> Self::STAMP_SHIFT
+    const fn stamp_changes(self, now_ns: u64) -> u32 {
+        (self.upper_half() ^ upper_of(now_ns)) >> UPPER_STAMP_SHIFT
     }
 
     /// The word as it is after a packet, if that is another than before.
@@ -137,7 +150,7 @@ impl Owner {
     pub(super) const fn renewed_at(self, now_ns: u64) -> Option<Self> {
         match self.stamp_changes(now_ns) {
             0 => None,
-            changes => Some(Self(self.0 ^ changes << Self::STAMP_SHIFT)),
+            changes => Some(Self(self.0 ^ (changes as u64) << Self::STAMP_SHIFT)),
         }
     }
 
@@ -174,13 +187,17 @@ impl Owner {
         (stamp(now_ns) + CLOCK_SKEW_STAMPS).wrapping_sub(self.0 >> Self::STAMP_SHIFT) & STAMP_MASK
     }
 
-    /// Tells if the last packet may be as long ago as `stamps`. Says so of one that is younger by a stamp,
-    /// too: what lies below the stamp is subtracted with it.
+    /// Tells if the last packet may be as long ago as `duration_ns`. Says so of one that is younger by up to
+    /// three stamps, too: neither what lies below a stamp in the word nor what does in the duration is
+    /// taken off.
     #[inline(always)]
-    pub(super) const fn may_be_as_old_as(self, stamps: u64, now_ns: u64) -> bool {
-        let now = now_ns << (Self::STAMP_SHIFT - STAMP_BITS);
-        let age = now.wrapping_sub(self.0) >> Self::STAMP_SHIFT;
-        (age + CLOCK_SKEW_STAMPS) & STAMP_MASK >= (stamps + CLOCK_SKEW_STAMPS).saturating_sub(1)
+    pub(super) const fn may_be_as_old_as(self, duration_ns: u64, now_ns: u64) -> bool {
+        const SKEW: u32 = (CLOCK_SKEW_STAMPS as u32) << UPPER_STAMP_SHIFT;
+        const LESS: u64 = 2 << UPPER_STAMP_SHIFT;
+        let age = upper_of(now_ns)
+            .wrapping_sub(self.upper_half())
+            .wrapping_add(SKEW);
+        age as u64 >= (duration_ns >> BELOW_UPPER) + (SKEW as u64 - LESS)
     }
 
     #[inline(always)]
@@ -197,8 +214,8 @@ impl Owner {
 const PROTOCOLS: [u8; 4] = [protocol::TCP, protocol::UDP, protocol::ESP, protocol::GRE];
 
 #[inline(always)]
-const fn protocol_code(number: u32) -> u64 {
-    match number as u8 {
+const fn protocol_code(number: u8) -> u64 {
+    match number {
         protocol::UDP => 1,
         protocol::ESP => 2,
         protocol::GRE => 3,
@@ -215,6 +232,17 @@ pub(super) const CLOCK_SKEW_STAMPS: u64 = 1 << 16;
 #[inline(always)]
 pub(super) const fn stamp(time_ns: u64) -> u64 {
     (time_ns >> STAMP_BITS) & STAMP_MASK
+}
+
+/// Where the stamp begins in the upper half.
+const UPPER_STAMP_SHIFT: u32 = Owner::STAMP_SHIFT - 32;
+/// The bits of a time that the upper half has no place for.
+const BELOW_UPPER: u32 = STAMP_BITS - UPPER_STAMP_SHIFT;
+
+/// A time as the upper half has it, with more of it where flags are there.
+#[inline(always)]
+const fn upper_of(time_ns: u64) -> u32 {
+    (time_ns >> BELOW_UPPER) as u32
 }
 
 /// The whole stamps in a duration.

@@ -134,16 +134,26 @@ impl Record {
         })
     }
 
-    /// Keeps that in the record of a short flow, with when its packets drain.
+    /// Keeps that in the record of a short flow, with when its packets drain: now, where that is not known.
     #[inline(always)]
-    pub(super) fn set_narrow(&self, owner: Owner, to: Counted, drained_ns: u64, now_ns: u64) {
+    pub(super) fn set_narrow(
+        &self,
+        owner: Owner,
+        to: Counted,
+        drained_ns: Option<u64>,
+        now_ns: u64,
+    ) {
         self.set_counted(to, drained_ns, now_ns);
         self.renew(owner, now_ns);
     }
 
     #[inline(always)]
-    fn set_counted(&self, to: Counted, drained_ns: u64, now_ns: u64) {
-        let drained = drain(drained_ns, now_ns & !WITHIN_STAMP, now_ns);
+    fn set_counted(&self, to: Counted, drained_ns: Option<u64>, now_ns: u64) {
+        let drained = match drained_ns {
+            Some(drained_ns) => drain(drained_ns, now_ns & !WITHIN_STAMP, now_ns),
+            // `drain` of now, which never is too much.
+            None => (now_ns & WITHIN_STAMP) >> TIME_UNIT_BITS,
+        };
         self.first.set(to.first);
         self.second.set(to.second | drained << DRAIN_SHIFT);
     }
@@ -155,7 +165,7 @@ impl Record {
         owner: Owner,
         packets: u64,
         bytes: u64,
-        drained_ns: u64,
+        drained_ns: Option<u64>,
         now_ns: u64,
     ) {
         let start = now_ns >> START_UNIT_BITS;

@@ -3,7 +3,7 @@
 use super::home_line::exceeds;
 use super::owner::Owner;
 use super::record::Record;
-use super::{GROUP_SLOTS, Layout, PROTECTED_PACKETS, Word};
+use super::{GROUP_SLOTS, Layout, Memory, PROTECTED_PACKETS, Word};
 use crate::flow::{FlowKey, FlowKeyV4, FlowKeyV6};
 
 /// Eight slots; the value of a table's map.
@@ -36,9 +36,9 @@ pub struct SlotV6 {
 }
 
 /// A slot for one flow of an address family.
-pub trait Slot {
-    /// What names a flow of the family.
-    type Key;
+pub trait Slot: Sized {
+    /// The slots of a 64-byte line.
+    type Line: AsRef<[Self]>;
 
     /// Slots of a 64-byte line.
     const LINE_SLOTS: usize;
@@ -46,11 +46,11 @@ pub trait Slot {
     /// Groups of the family's table, and the tags before its own.
     fn extent(layout: &Layout) -> (u32, u32);
 
-    /// Zero when the addresses are those of `key`.
-    fn differs(&self, key: &Self::Key) -> u64;
+    /// A group of the family's table.
+    fn group_in<M: Memory>(memory: &M, index: u32) -> Option<&Group<Self>>;
 
-    /// Writes the addresses of `key`.
-    fn set_addresses(&self, key: &Self::Key);
+    /// A line of a group, of which a number's lowest bits say which one.
+    fn line(group: &Group<Self>, number: usize) -> &Self::Line;
 
     /// The rest of the slot: the packed entry.
     fn record(&self) -> &Record;
@@ -72,8 +72,20 @@ impl<S: Slot> Group<S> {
     }
 }
 
+impl SlotV4 {
+    #[inline(always)]
+    pub(super) fn addresses(&self) -> u64 {
+        self.addresses.get()
+    }
+
+    #[inline(always)]
+    pub(super) fn set_addresses(&self, addresses: u64) {
+        self.addresses.set(addresses);
+    }
+}
+
 impl Slot for SlotV4 {
-    type Key = FlowKeyV4;
+    type Line = [Self; 2];
 
     const LINE_SLOTS: usize = 2;
 
@@ -83,13 +95,14 @@ impl Slot for SlotV4 {
     }
 
     #[inline(always)]
-    fn differs(&self, key: &FlowKeyV4) -> u64 {
-        self.addresses.get() ^ joined(key)
+    fn group_in<M: Memory>(memory: &M, index: u32) -> Option<&GroupV4> {
+        memory.group_v4(index)
     }
 
     #[inline(always)]
-    fn set_addresses(&self, key: &FlowKeyV4) {
-        self.addresses.set(joined(key));
+    fn line(group: &GroupV4, number: usize) -> &[Self; 2] {
+        let (lines, _) = group.0.as_chunks();
+        &lines[number & (GROUP_SLOTS / Self::LINE_SLOTS - 1)]
     }
 
     #[inline(always)]
@@ -109,12 +122,41 @@ impl Slot for SlotV4 {
 }
 
 #[inline(always)]
-const fn joined(key: &FlowKeyV4) -> u64 {
-    key.source as u64 | (key.destination as u64) << 32
+pub(super) const fn joined(source: u32, destination: u32) -> u64 {
+    source as u64 | (destination as u64) << 32
+}
+
+impl SlotV6 {
+    /// Zero when these are the addresses, the two halves of the source first.
+    #[inline(always)]
+    pub(super) fn differs(&self, [a, b, c, d]: [u64; 4]) -> u64 {
+        (self.source[0].get() ^ a)
+            | (self.source[1].get() ^ b)
+            | (self.destination[0].get() ^ c)
+            | (self.destination[1].get() ^ d)
+    }
+
+    /// Tells if these are the addresses, of which `half` is asked one by one: so each is held against
+    /// the slot's as soon as it is read.
+    #[inline(always)]
+    pub(super) fn has_addresses(&self, half: impl Fn(usize) -> u64) -> bool {
+        self.source[0].get() == half(0)
+            && self.source[1].get() == half(1)
+            && self.destination[0].get() == half(2)
+            && self.destination[1].get() == half(3)
+    }
+
+    #[inline(always)]
+    pub(super) fn set_addresses(&self, [a, b, c, d]: [u64; 4]) {
+        self.source[0].set(a);
+        self.source[1].set(b);
+        self.destination[0].set(c);
+        self.destination[1].set(d);
+    }
 }
 
 impl Slot for SlotV6 {
-    type Key = FlowKeyV6;
+    type Line = [Self; 1];
 
     const LINE_SLOTS: usize = 1;
 
@@ -124,19 +166,13 @@ impl Slot for SlotV6 {
     }
 
     #[inline(always)]
-    fn differs(&self, key: &FlowKeyV6) -> u64 {
-        (self.source[0].get() ^ key.source[0])
-            | (self.source[1].get() ^ key.source[1])
-            | (self.destination[0].get() ^ key.destination[0])
-            | (self.destination[1].get() ^ key.destination[1])
+    fn group_in<M: Memory>(memory: &M, index: u32) -> Option<&GroupV6> {
+        memory.group_v6(index)
     }
 
     #[inline(always)]
-    fn set_addresses(&self, key: &FlowKeyV6) {
-        self.source[0].set(key.source[0]);
-        self.source[1].set(key.source[1]);
-        self.destination[0].set(key.destination[0]);
-        self.destination[1].set(key.destination[1]);
+    fn line(group: &GroupV6, number: usize) -> &[Self; 1] {
+        core::array::from_ref(group.slot(number))
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! A guard of a flow's slot, held for one packet.
 
-use super::owner::{Owner, stamps_between};
+use super::owner::Owner;
 use super::record::{Counted, Record};
 use crate::flow::{FlowEntry, TunnelRole};
 use crate::thresholds::ThresholdIndex;
@@ -107,8 +107,7 @@ impl<'a> SlotGuard<'a> {
     /// The flow may have been silent for `idle_timeout_ns`, to the table's own precision.
     #[inline(always)]
     pub(crate) const fn may_be_idle(&self, idle_timeout_ns: u64, now_ns: u64) -> bool {
-        let age = stamps_between(idle_timeout_ns);
-        self.owner.may_be_as_old_as(age, now_ns)
+        self.owner.may_be_as_old_as(idle_timeout_ns, now_ns)
     }
 
     /// The flow is long and stays in its tunnel: the long one, unless tunnels are shared.
@@ -153,16 +152,17 @@ impl<'a> SlotGuard<'a> {
         self.record.counted_narrow(packets, bytes, is_long)
     }
 
-    /// Keeps the counts of a plainly short flow, and when its packets drain.
+    /// Keeps the counts of a plainly short flow, and when its packets drain: now, where that is not known.
     #[inline(always)]
-    pub(crate) fn commit_short(&self, counted: Counted, drained_ns: u64, now_ns: u64) {
+    pub(crate) fn commit_short(&self, counted: Counted, drained_ns: Option<u64>, now_ns: u64) {
         self.record
             .set_narrow(self.owner, counted, drained_ns, now_ns);
     }
 
-    /// Commits what is known of a short flow with its first packet.
+    /// Commits what is known of a short flow with its first packet, which drains now where it is not known
+    /// when.
     #[inline(always)]
-    pub fn commit_first(&self, packets: u64, bytes: u64, drained_ns: u64, now_ns: u64) {
+    pub fn commit_first(&self, packets: u64, bytes: u64, drained_ns: Option<u64>, now_ns: u64) {
         self.record
             .set_first(self.owner, packets, bytes, drained_ns, now_ns);
     }

@@ -4,9 +4,11 @@ mod aimed;
 mod eviction;
 mod flood;
 mod inherit;
+mod line_key;
 mod model;
 pub(crate) mod record;
 
+use super::owner::Owner;
 use super::*;
 use crate::flow::{FlowKeyV4, FlowKeyV6, Seeds};
 use crate::fragments::FragmentStore;

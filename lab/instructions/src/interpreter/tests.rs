@@ -19,6 +19,7 @@ fn run_alone(instructions: &[bpf_insn]) -> Result<(u64, Counts), (usize, Fault)>
     let mut context = Context {
         hook: Hook::Xdp,
         metadata: Metadata::default(),
+        protocol: 0,
         start,
         end: start,
     };

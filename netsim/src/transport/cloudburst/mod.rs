@@ -89,15 +89,16 @@ impl Cloudburst {
         let paper = experiment.paper_machine;
         let paper = paper.filter(|_| experiment.needs_paper_machine());
         let settings = scenario.transport.cloudburst.clone();
-        let fabric = &scenario.fabric;
-        let hosts = usize::from(fabric.leaves) * usize::from(fabric.hosts_per_leaf);
+        let hosts = experiment.hosts.count();
+        // Checked: endpoints name their paths by spines.
+        let spines = scenario.fabric.as_ref().map_or(0, |it| it.spines);
         Self {
-            config: settings.config((fabric.host_gbps * 1e9) as u64, hosts),
+            config: settings.config((experiment.hosts.gbps() * 1e9) as u64, hosts),
             start_machine: paper.unwrap_or(start_endpoint),
             priority: scenario.transport.priority,
             seed,
             hosts: std::iter::repeat_with(|| None).take(hosts).collect(),
-            paths: EndpointPaths::new(&settings, fabric.spines, seed),
+            paths: EndpointPaths::new(&settings, spines, seed),
             transfers: Vec::new(),
             arrived: Vec::new(),
             content: Vec::new(),

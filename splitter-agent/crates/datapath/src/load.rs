@@ -18,7 +18,7 @@ use super::names::{
     BALANCED, BALANCER, BALANCING, CLOCK_PROGRAM, CLOCK_READING, COUNT_EGRESS, COUNTERS, EGRESS,
     FLOW_TABLES, FLOWS_V4, FLOWS_V6, FRAGMENTED, LOGS, OWN_QUEUES, OWN_SHARE, PATH_FLOWS,
     READS_QUEUES, REDIRECTING, REVERSE, SETTINGS, SHARED, SHORT_QUEUES, SITE_DEVICES, SITES, TAGS,
-    TAPPED, TUNNELS,
+    TAPPED, TUNNELS, in_object,
 };
 use super::program::program_name;
 use super::shapes::Shape;
@@ -120,13 +120,9 @@ fn load_reading(
         Some(layout) => layout,
         None => options.tables.layout(draw_seeds()?),
     };
-    let reported = Settings {
-        config: options.policy,
-        clock,
-        layout,
-    };
+    let given = Settings::new(options.policy, clock, layout);
     settings
-        .set(0, Shape(reported), 0)
+        .set(0, Shape(given), 0)
         .map_err(map_error(SETTINGS))?;
 
     let name = match (options.steering, object.balance()) {
@@ -283,7 +279,7 @@ fn classifier_mut<'a>(
 }
 
 fn map_mut<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Map, KernelError> {
-    ebpf.map_mut(name)
+    ebpf.map_mut(in_object(name))
         .ok_or(KernelError::Missing { kind: "map", name })
 }
 

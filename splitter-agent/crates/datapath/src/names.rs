@@ -75,3 +75,14 @@ pub(super) const CARRIED: [&str; 22] = [
     PATH_FLOWS,
     "PATH_QUEUES",
 ];
+
+/// The name of a map in the object, where pins and messages call it by another: what programs have the
+/// address of is a section, and a BPF file system takes no dots.
+///
+/// No section is [`CARRIED`]: it would be written anew when the object is loaded.
+pub(super) fn in_object(name: &'static str) -> &'static str {
+    match name {
+        SETTINGS => ".data.settings",
+        name => name,
+    }
+}

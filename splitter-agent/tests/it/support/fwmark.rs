@@ -16,6 +16,10 @@ impl Buffer for FrameWithMark<'_> {
         self.frame.read(offset)
     }
 
+    fn head<const N: usize>(&self) -> Option<&[u8; N]> {
+        self.frame.head()
+    }
+
     fn available(&self) -> usize {
         self.frame.available()
     }

@@ -142,14 +142,13 @@ impl Loaded {
 
     /// Tells the splitter its settings, with a clock that goes on.
     pub(crate) fn set_clocked(&mut self, config: PolicyConfig, clock: TickClock) {
-        let map = self.ebpf.map_mut("SETTINGS").expect("is in the object");
+        let map = self
+            .ebpf
+            .map_mut(".data.settings")
+            .expect("is in the object");
         let mut settings: Array<_, Plain<Settings>> = map.try_into().expect("is an array");
         let layout = self.layout;
-        let value = Plain(Settings {
-            config,
-            clock,
-            layout,
-        });
+        let value = Plain(Settings::new(config, clock, layout));
         settings.set(0, value, 0).expect("can be written");
     }
 

@@ -169,3 +169,36 @@ fn an_address_that_nothing_came_from_gets_no_answer() {
     assert!(!handshake.may_answer(Time::ZERO, (None, remote), 1, refused));
     assert_eq!(refused.amplification_capped, 1);
 }
+
+/// Finding 3: session numbers were the raw outputs of the generator that secrets came from.
+#[test]
+fn what_is_public_and_what_is_secret_come_from_streams_of_their_own() {
+    let random = Randomness::from_key([7; 32]);
+    let numbers = |purpose| {
+        let mut stream = random.stream(purpose);
+        core::iter::repeat_with(move || stream.next_u64())
+    };
+    let config = TransportConfig::unprotected();
+    let (mut handshake, hash_seed) = Handshake::new(&config, &random, Time::ZERO);
+    // The session without state is the first.
+    let mut sessions = numbers(Purpose::Sessions).skip(1);
+    let mut messages = numbers(Purpose::Messages).map(|number| number >> 1);
+    for _ in 0..100 {
+        let (id, first_message) = handshake.add_peer(Time::ZERO, None, None);
+        let known = handshake.sessions_with(id).map(|(own, _)| own);
+        assert_eq!(known, sessions.next());
+        assert_eq!(Some(first_message), messages.next());
+    }
+    let mut handshakes = numbers(Purpose::Handshakes);
+    assert_eq!(Some(handshake.secrets.number()), handshakes.next());
+    assert_eq!(Some(hash_seed), numbers(Purpose::HashSeed).next());
+    let number = random.stream(Purpose::Transports).next_u32();
+    assert_eq!(handshake.transport(), TransportId(number));
+    let mut secret = [0; 32];
+    random.stream(Purpose::TokenSecret).fill_bytes(&mut secret);
+    let asker = source(1, 5);
+    let token = handshake.mint(Time::ZERO, &asker, asker.four_tuple.remote);
+    let ip = asker.four_tuple.remote.ip();
+    let mut alike = TokenMint::new(secret, 0);
+    assert_eq!(alike.verify(0, ip, 5, &token), Ok(()));
+}

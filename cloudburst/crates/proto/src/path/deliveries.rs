@@ -43,6 +43,8 @@ impl Path {
         highest: u32,
     ) -> Option<DeliveryReport> {
         let highest = self.whole_sequence(highest)?;
+        // Both count modulo 2^32.
+        let missing = (highest as u32).wrapping_add(1).wrapping_sub(received);
         let (new_sent, new_received) = match self.heard {
             Some(heard) if highest <= heard.highest => return None,
             Some(heard) => {
@@ -53,14 +55,16 @@ impl Path {
                     _ => (new_sent.min(received.into()), received),
                 }
             }
-            // What was discarded has been missing since then.
+            // What was discarded has been missing since then, if it was: as many as arrived of it after all
+            // could be lost later without being missed.
             None => {
+                self.most_missing = self.most_missing.min(missing);
                 let sent = highest.saturating_add(1);
                 (sent.saturating_sub(self.most_missing.into()), received)
             }
         };
         let new_sent = new_sent.min(u64::from(u32::MAX)) as u32;
-        let new_lost = self.lost(highest, received).min(new_sent);
+        let new_lost = self.lost(missing, received).min(new_sent);
         self.loss
             .sample(new_sent, new_sent.saturating_sub(new_received));
         self.heard = Some(Heard {
@@ -87,9 +91,7 @@ impl Path {
 
     /// Datagrams that are missing for the first time: of those before the highest no more have been
     /// missing at once. A peer that was restarted counts again.
-    fn lost(&mut self, highest: u64, received: u32) -> u32 {
-        // Both count modulo 2^32.
-        let missing = (highest as u32).wrapping_add(1).wrapping_sub(received);
+    fn lost(&mut self, missing: u32, received: u32) -> u32 {
         let is_restarted = self.heard.is_some_and(|heard| received <= heard.received);
         let more = missing.wrapping_sub(self.most_missing).cast_signed().max(0);
         if is_restarted || more > 0 {
@@ -101,11 +103,9 @@ impl Path {
     /// The peer says that it has discarded what was sent, of which nothing is heard yet: none of it
     /// is in flight, and none was lost to the network (RFC 9002 §6.3).
     pub(crate) fn discarded(&mut self) {
-        if self.heard.is_none() {
-            self.most_missing = self.sequence as u32;
-            self.in_flight.clear();
-            (self.doubt, self.unheard) = (None, 0);
-        }
+        self.most_missing = self.sequence as u32;
+        self.in_flight.clear();
+        (self.doubt, self.unheard) = (None, 0);
     }
 
     /// An answer came to what went by it, without a count of what arrives: who knows nothing of

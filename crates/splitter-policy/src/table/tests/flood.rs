@@ -76,8 +76,8 @@ fn tags_rule_out_most_of_what_is_not_known_and_nothing_else() {
             layout: &bench.layout,
         };
         let is_ruled_out = |key: &FlowKey| match key {
-            FlowKey::V4(key) => table.line_v4(key).expect("it is there").is_ruled_out(),
-            FlowKey::V6(key) => table.line_v6(key).expect("it is there").is_ruled_out(),
+            FlowKey::V4(key) => table.line(key).expect("it is there").is_ruled_out(),
+            FlowKey::V6(key) => table.line(key).expect("it is there").is_ruled_out(),
         };
         let known = bench.known();
         assert!(known.len() as u64 > FLOWS);

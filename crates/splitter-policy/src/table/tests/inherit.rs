@@ -64,8 +64,8 @@ proptest! {
             // A flood does not take it for one that is not there.
             let table = table(&layouts[1], &new);
             let is_ruled_out = match &flow.key {
-                FlowKey::V4(key) => table.line_v4(key).map(|line| line.is_ruled_out()),
-                FlowKey::V6(key) => table.line_v6(key).map(|line| line.is_ruled_out()),
+                FlowKey::V4(key) => table.line(key).map(|line| line.is_ruled_out()),
+                FlowKey::V6(key) => table.line(key).map(|line| line.is_ruled_out()),
             };
             prop_assert_eq!(is_ruled_out, Some(false));
         }
