@@ -49,6 +49,7 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
         // Programs with a feature more take the places of those that the book runs.
         export_lints(project),
         export_tests(project),
+        export_tests_of_programs(project),
         fuzz(project, fuzz_seconds),
     ];
     let own = project.clone();
@@ -192,15 +193,23 @@ fn export_lints(project: &Project) -> Step {
     command_step("otlp-lints", "lints of the export over OTLP", clippy)
 }
 
-/// A collector in the tests takes what comes; other tests of the programs do not need the feature.
+/// A collector in the tests takes what comes.
 fn export_tests(project: &Project) -> Step {
-    let own = project.clone();
-    step("otlp", "tests of the export over OTLP", move || {
-        let tests = || cargo(&own).arg("test").args(EXPORT).arg("--locked");
-        tests().args(["--test", "otlp"]).run()?;
-        tests().args(["--lib", "--test", "it", "otlp"]).run()?;
-        Ok(Tally::success())
-    })
+    let test = cargo(project)
+        .arg("test")
+        .args(["--package=flow-telemetry", "--features=otlp"])
+        .args(["--locked", "--test", "otlp"]);
+    command_step("otlp", "tests of the export over OTLP", test)
+}
+
+/// The same of the programs, which are built anew for it; their other tests do not need the feature.
+fn export_tests_of_programs(project: &Project) -> Step {
+    let test = cargo(project).arg("test").args(EXPORT);
+    let test = test.args(["--locked", "--lib", "--test", "it", "otlp"]);
+    Step {
+        tier: Tier::Full,
+        ..command_step("otlp-programs", "programs export over OTLP", test)
+    }
 }
 
 fn documentation(project: &Project) -> Step {
