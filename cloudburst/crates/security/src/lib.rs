@@ -12,6 +12,7 @@ mod associations;
 mod inbound;
 mod key_mismatch;
 mod message_window;
+mod offer_budgets;
 mod randomness;
 mod remotes;
 mod replay_store;
@@ -25,6 +26,7 @@ pub use self::{
     inbound::Inbound,
     key_mismatch::{KeyMismatch, KeyMismatches, RefusedKeys},
     message_window::{MAX_SPAN, MessageStatus, MessageWindow},
+    offer_budgets::OfferBudgets,
     randomness::{Purpose, Randomness, RandomnessError},
     remotes::Remotes,
     replay_store::{Freshness, MOST_OFFER_AGE, RETRY_LIFETIME, ReplayStore},
