@@ -209,7 +209,7 @@ impl Handshake {
         let (_, stamp) = self.stateless(now, candidate.index);
         let mut datagram = vec![0; source.bytes];
         let bytes = sealer.write(stamp, &mut datagram, |body| {
-            answer.write(now, source, None, core::iter::empty(), body)
+            answer.write(&source.asked(now), None, core::iter::empty(), body)
         });
         datagram.truncate(bytes.ok()?);
         Some(datagram.into())
