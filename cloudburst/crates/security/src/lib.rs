@@ -7,6 +7,7 @@
 // A test that does fails, as it should.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+mod absence;
 mod address;
 mod associations;
 mod inbound;
@@ -21,6 +22,7 @@ mod security;
 mod suspicion;
 
 pub use self::{
+    absence::Absence,
     address::{Addresses, Verdict},
     associations::{Association, Associations, PendingOffer, Slot},
     inbound::Inbound,
