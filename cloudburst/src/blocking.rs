@@ -37,8 +37,8 @@ use tokio::{
 
 use super::{
     BindError, CloseReport, Closed, ConnectError, EndpointConfig, EndpointEvent,
-    EndpointStatistics, IntoReply, PeerError, Received, ReplyError, RequestError, SendError,
-    TrySendError,
+    EndpointStatistics, GroupOutcome, IntoReply, PeerError, Received, ReplyError, RequestError,
+    SendError, TrySendError,
 };
 use cloudburst_proto::{
     Failure, FailureReason, PathReport, PeerId, PublicKey, Receipt, Security, SendOptions,
@@ -205,6 +205,19 @@ impl BlockingEndpoint {
             inner,
             runtime: self.runtime.clone(),
         }
+    }
+
+    /// Does what [`Endpoint::send_group`](super::Endpoint::send_group) does, without a runtime.
+    ///
+    /// # Errors
+    ///
+    /// A [`SendError`] when it was taken for no peer.
+    pub fn send_group(
+        &self,
+        peers: impl IntoIterator<Item = PeerId>,
+        message: impl Into<Bytes>,
+    ) -> Result<Vec<GroupOutcome>, SendError> {
+        self.wait(self.inner.send_group(peers, message))
     }
 
     /// Does what [`Endpoint::request`](super::Endpoint::request) does, without a runtime.

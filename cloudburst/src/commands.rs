@@ -19,12 +19,12 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::{
-    CloseReport, Closed, ConnectError, EndpointStatistics, SendError,
+    CloseReport, Closed, ConnectError, EndpointStatistics,
     options::CallOptions,
-    outgoing::{Permit, ReplySender},
+    outgoing::{Done, Permit, ReplySender},
 };
 use cloudburst_proto::{
-    Failure, GoneReason, MessageKind, PathReport, PeerId, PublicKey, Receipt, Security,
+    Failure, GoneReason, MessageKind, PathReport, PeerId, PublicKey, Security, SharedMessage,
 };
 
 /// Questions that wait for the driver at a time; others wait for one of them.
@@ -59,8 +59,10 @@ pub(super) struct Send {
     pub(super) kind: MessageKind,
     pub(super) options: CallOptions,
     pub(super) message: Bytes,
+    /// The same, where several peers are sent it.
+    pub(super) shared: Option<SharedMessage>,
     pub(super) permit: Option<Permit>,
-    pub(super) done: oneshot::Sender<Result<Receipt, SendError>>,
+    pub(super) done: Done,
     pub(super) reply: Option<ReplySender>,
     /// It is asked again, of a peer that had taken it and was gone then.
     pub(super) gone: Option<GoneReason>,

@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc};
 
 pub(super) use self::{
     datagrams::Io,
@@ -36,7 +36,7 @@ use super::{
     commands::{Command, CommandReceiver, Question, Send},
     notices::Notice,
     options::CallOptions,
-    outgoing::Outgoing,
+    outgoing::{Done, Outgoing},
     runtime::{DatagramSocket as _, Runtime, Timer as _},
     unanswered::UnansweredRequests,
 };
@@ -263,15 +263,20 @@ impl<R: Runtime> Driver<R> {
             MessageKind::Reply { .. } | MessageKind::Failure { .. }
         );
         if self.closing.is_some() && !is_answer {
-            let _ = send.done.send(Err(SendError::Closed(Closed)));
+            send.done.send(Err(SendError::Closed(Closed)));
             return;
         }
         if let MessageKind::Reply { to } | MessageKind::Failure { to } = send.kind {
             self.unanswered.remove(send.peer, to);
         }
         let most = send.gone.map(|_| RETURN_WITHIN);
-        let kind = (send.kind, send.options.remaining(most));
-        match self.machine.send_with(now, send.peer, kind, &send.message) {
+        let options = send.options.remaining(most);
+        let kind = (send.kind, options);
+        let sent = match &send.shared {
+            None => self.machine.send_with(now, send.peer, kind, &send.message),
+            Some(message) => self.machine.send_shared(now, send.peer, options, message),
+        };
+        match sent {
             Ok(id) => self.outgoing.insert(id, send),
             // Something will be resolved, and make capacity.
             Err(SendRefused::Full { .. }) if !self.outgoing.is_empty() => {
@@ -281,7 +286,7 @@ impl<R: Runtime> Driver<R> {
                 if let Some(reply) = send.reply {
                     let _ = reply.send(Err(error.into()));
                 }
-                let _ = send.done.send(Err(SendError::Refused(error)));
+                send.done.send(Err(SendError::Refused(error)));
             }
         }
     }
@@ -296,8 +301,9 @@ impl<R: Runtime> Driver<R> {
             kind: MessageKind::Failure { to },
             options: CallOptions::begin(SendOptions::new()),
             message: failure.into(),
+            shared: None,
             permit: None,
-            done: oneshot::channel().0,
+            done: Done::Nobody,
             reply: None,
             gone: None,
         };

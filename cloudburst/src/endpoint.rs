@@ -19,7 +19,7 @@ use super::{
     driver::LocalAddresses,
     events::{EndpointEvent, Events},
     options::CallOptions,
-    outgoing::{Permit, ReplySender, SendBudget},
+    outgoing::{Done, Permit, ReplySender, SendBudget},
 };
 use cloudburst_proto::{
     ForeignPeer, MessageKind, PathReport, PeerId, PublicKey, Receipt, Security, SendOptions,
@@ -338,8 +338,9 @@ impl Endpoint {
             kind,
             options,
             message,
+            shared: None,
             permit,
-            done,
+            done: Done::Alone(done),
             reply,
             gone: None,
         });

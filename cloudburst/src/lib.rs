@@ -62,6 +62,7 @@
 //! - [`memory`] is a network in memory, with loss, delay, reordering and partitions, for tests.
 //! - [`runtime`] is the seam between an endpoint and the system: traits for sockets, time and tasks of
 //!   one's own.
+//! - [`Endpoint::send_group`] sends one message to several peers, and encodes it once.
 //! - Errors are one type for each operation, and [`Error`] takes up all of them.
 //! - [`code`] is the erasure code alone, for one message of 1 byte to 32 MiB: no allocation, no input or
 //!   output, no clock, no `std`. The crate `cloudburst-proto` is the transport as a state machine
@@ -100,6 +101,7 @@ mod driver;
 mod endpoint;
 mod error;
 mod events;
+mod group;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod icmp;
 pub mod memory;
@@ -128,6 +130,7 @@ pub use self::{
         RequestError, SendError, TrySendError,
     },
     events::{EndpointEvent, Events},
+    group::{GroupOutcome, GroupSending},
     outgoing::Sending,
     ports::{Ports, PortsError},
     received::Received,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Endpoint, SendError, Sending, outgoing::Permit};
+use super::{Closed, Endpoint, SendError, Sending, outgoing::Permit};
 use cloudburst_proto::{MessageKind, PeerId, Reason, Receipt, SendOptions, Undelivered};
 
 /// Options of a message whose deadline has been running since it was given.
@@ -102,11 +102,20 @@ impl Endpoint {
         options: CallOptions,
     ) -> Result<Permit, SendError> {
         let permit = self.shared.room.wait(bytes);
+        self.until_deadline(options, permit).await
+    }
+
+    /// Waits for something until a message's deadline.
+    pub(super) async fn until_deadline<T>(
+        &self,
+        options: CallOptions,
+        waiting: impl Future<Output = Result<T, Closed>>,
+    ) -> Result<T, SendError> {
         let Some(expires) = options.expires else {
-            return Ok(permit.await?);
+            return Ok(waiting.await?);
         };
-        match tokio::time::timeout_at(expires, permit).await {
-            Ok(permit) => Ok(permit?),
+        match tokio::time::timeout_at(expires, waiting).await {
+            Ok(waited) => Ok(waited?),
             Err(_) => Err(Undelivered::new(Reason::TimedOut, 0, 0).into()),
         }
     }

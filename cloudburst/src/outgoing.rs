@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc, oneshot};
 
 use super::{
     Closed, RequestError, SendError,
@@ -24,6 +24,7 @@ use cloudburst_proto::{GoneReason, MessageKind, PeerId, Quotas, Receipt, SendId}
 pub(super) struct SendBudget {
     messages: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
+    most_messages: usize,
     most_bytes: usize,
 }
 
@@ -31,16 +32,20 @@ pub(super) struct SendBudget {
 #[derive(Debug)]
 pub(super) struct Permit {
     _message: OwnedSemaphorePermit,
-    _bytes: OwnedSemaphorePermit,
+    _bytes: Option<OwnedSemaphorePermit>,
+    /// Bytes that other messages hold, too.
+    _shared_bytes: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl SendBudget {
     pub(super) fn new(quotas: &Quotas) -> Self {
         let most = Semaphore::MAX_PERMITS.min(u32::MAX as usize);
+        let most_messages = quotas.outgoing_messages.min(most);
         let most_bytes = quotas.outgoing_bytes.min(most);
         Self {
-            messages: Arc::new(Semaphore::new(quotas.outgoing_messages.min(most))),
+            messages: Arc::new(Semaphore::new(most_messages)),
             bytes: Arc::new(Semaphore::new(most_bytes)),
+            most_messages,
             most_bytes,
         }
     }
@@ -52,8 +57,34 @@ impl SendBudget {
         let bytes = Arc::clone(&self.bytes).acquire_many_owned(self.units(bytes));
         Ok(Permit {
             _message: message,
-            _bytes: bytes.await.map_err(|_| Closed)?,
+            _bytes: Some(bytes.await.map_err(|_| Closed)?),
+            _shared_bytes: None,
         })
+    }
+
+    /// Waits for capacity for a message to so many peers, whose bytes count once. A group that has more peers
+    /// than there may be messages takes all of them, and nothing for the peers beyond. May be dropped at any
+    /// time.
+    pub(super) async fn wait_for_group(
+        &self,
+        peers: usize,
+        bytes: usize,
+    ) -> Result<Vec<Option<Permit>>, Closed> {
+        // All at once, and before bytes as others do: so nobody waits for who waits for it.
+        let units = peers.min(self.most_messages) as u32;
+        let messages = Arc::clone(&self.messages).acquire_many_owned(units);
+        let mut messages = messages.await.map_err(|_| Closed)?;
+        let bytes = if peers == 0 { 0 } else { self.units(bytes) };
+        let bytes = Arc::clone(&self.bytes).acquire_many_owned(bytes);
+        let bytes = Arc::new(bytes.await.map_err(|_| Closed)?);
+        let permits = (0..peers).map(|_| {
+            Some(Permit {
+                _message: messages.split(1)?,
+                _bytes: None,
+                _shared_bytes: Some(Arc::clone(&bytes)),
+            })
+        });
+        Ok(permits.collect())
     }
 
     /// Nothing if there is no capacity now.
@@ -63,7 +94,8 @@ impl SendBudget {
             let bytes = Arc::clone(&self.bytes).try_acquire_many_owned(self.units(bytes))?;
             Ok(Permit {
                 _message: message,
-                _bytes: bytes,
+                _bytes: Some(bytes),
+                _shared_bytes: None,
             })
         };
         match take() {
@@ -143,6 +175,32 @@ impl fmt::Debug for Sending {
     }
 }
 
+/// Where the end of a message is reported. Nobody may listen any more.
+#[derive(Debug)]
+pub(super) enum Done {
+    Alone(oneshot::Sender<Result<Receipt, SendError>>),
+    /// One of a group, by its index.
+    Member(
+        mpsc::UnboundedSender<(usize, Result<Receipt, SendError>)>,
+        usize,
+    ),
+    Nobody,
+}
+
+impl Done {
+    pub(super) fn send(self, result: Result<Receipt, SendError>) {
+        match self {
+            Self::Alone(done) => {
+                let _ = done.send(result);
+            }
+            Self::Member(done, index) => {
+                let _ = done.send((index, result));
+            }
+            Self::Nobody => {}
+        }
+    }
+}
+
 /// Where a reply goes.
 pub(super) type ReplySender = oneshot::Sender<Result<Bytes, RequestError>>;
 
@@ -162,7 +220,7 @@ pub(super) struct Outgoing {
 struct Message {
     local_id: u64,
     bytes: usize,
-    done: oneshot::Sender<Result<Receipt, SendError>>,
+    done: Done,
     permit: Option<Permit>,
 }
 
@@ -269,7 +327,7 @@ impl Outgoing {
                 self.tickets.remove(&message.local_id);
             }
         }
-        let _ = message.done.send(result);
+        message.done.send(result);
     }
 
     /// A peer's reply to a request. Nobody waits for one that comes late or twice, and none counts
@@ -311,8 +369,9 @@ impl Outgoing {
                 kind: MessageKind::Request,
                 options: again.options,
                 message: again.message,
+                shared: None,
                 permit: again.permit,
-                done: oneshot::channel().0,
+                done: Done::Nobody,
                 reply: Some(request.reply),
                 gone: Some(reason),
             });

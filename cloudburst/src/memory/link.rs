@@ -265,7 +265,7 @@ mod tests {
         // Close together, where the slowest holds others back, and far apart.
         let close = (0..500).map(|number| start + Duration::from_millis(number));
         let apart = (1..500).map(|number| start + Duration::from_secs(number));
-        let mut fastest = Duration::MAX;
+        let (mut fastest, mut slowest) = (Duration::MAX, Duration::ZERO);
         for sent in close.chain(apart) {
             let Fate::Arrives(at, None) = link.carry(sent, 100) else {
                 panic!("nothing is lost");
@@ -274,9 +274,10 @@ mod tests {
             last = at;
             let delay = at - sent;
             assert!((jitter..=2 * jitter).contains(&delay), "{delay:?}");
-            fastest = fastest.min(delay);
+            (fastest, slowest) = (fastest.min(delay), slowest.max(delay));
         }
         assert!(fastest < jitter + jitter / 10, "{fastest:?}");
+        assert!(slowest > 2 * jitter - jitter / 10, "{slowest:?}");
     }
 
     #[test]

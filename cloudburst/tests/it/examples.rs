@@ -59,6 +59,13 @@ fn in_memory_test() {
 }
 
 #[test]
+fn group_send() {
+    let reported = run("group_send");
+    assert!(reported.contains("that is a majority"), "{reported}");
+    assert!(reported.contains("does not have it"), "{reported}");
+}
+
+#[test]
 fn records() {
     assert!(run("records").contains("records, the first is"));
 }

@@ -7,6 +7,7 @@ mod back_pressure;
 mod events;
 mod examples;
 mod first_message;
+mod group;
 mod in_memory;
 mod lifecycle;
 mod messages;

@@ -29,6 +29,8 @@ const ROOT: &[&str] = &[
     "ForeignPeer",
     "FourTuple",
     "GoneReason",
+    "GroupOutcome",
+    "GroupSending",
     "Health",
     "IDENTITY_BYTES",
     "Identity",

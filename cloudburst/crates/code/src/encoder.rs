@@ -24,6 +24,16 @@ pub struct Encoder<'m> {
     simd: Simd,
 }
 
+/// All that datagrams depend on besides the message.
+#[cfg(feature = "std")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    shape: Shape,
+    schedule: Schedule,
+    id: u8,
+    seed: u16,
+}
+
 /// Why a message cannot be encoded so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -98,6 +108,17 @@ impl<'m> Encoder<'m> {
     /// How the message is cut.
     pub const fn shape(&self) -> &Shape {
         &self.shape
+    }
+
+    /// Encoders of one message with the same make the same datagrams.
+    #[cfg(feature = "std")]
+    pub(super) const fn layout(&self) -> Layout {
+        Layout {
+            shape: self.shape,
+            schedule: self.schedule,
+            id: self.id,
+            seed: self.seed,
+        }
     }
 
     /// Length of each datagram: header and symbol.

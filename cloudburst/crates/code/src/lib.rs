@@ -42,6 +42,8 @@ mod kernel;
 #[cfg(feature = "std")]
 mod pool;
 mod recovery;
+#[cfg(feature = "std")]
+mod repair_cache;
 mod schedule;
 mod shape;
 mod spread;
@@ -57,7 +59,7 @@ pub use self::{
 };
 
 #[cfg(feature = "std")]
-pub use self::pool::DecoderPool;
+pub use self::{pool::DecoderPool, repair_cache::RepairCache};
 
 #[cfg(all(doctest, feature = "std"))]
 #[doc = include_str!("../README.md")]

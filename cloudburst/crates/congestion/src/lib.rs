@@ -14,6 +14,7 @@ mod circuit_breaker;
 mod congestion_control;
 mod cubic;
 mod estimate;
+mod feedback_pace;
 mod in_flight;
 mod keepalive;
 mod paced_queue;
@@ -21,6 +22,7 @@ mod pacer;
 mod path_mtu;
 mod port_rotation;
 mod rate_estimator;
+mod repeats;
 mod reserved;
 mod round;
 mod shared_bottleneck;
@@ -38,6 +40,7 @@ pub use self::{
     estimate::{
         DEFAULT_INITIAL_ROUND_TRIP, LeastDelay, LossEstimator, MAX_ACK_TIMEOUT, RoundTripEstimator,
     },
+    feedback_pace::FeedbackPace,
     in_flight::{InFlight, Resolved},
     keepalive::{Keepalive, MAX_KEEPALIVE, MIN_KEEPALIVE},
     paced_queue::PacedQueue,
@@ -45,6 +48,7 @@ pub use self::{
     path_mtu::PathMtu,
     port_rotation::{PortRotation, RotationBudget},
     rate_estimator::{RateEstimator, SentDatagram},
+    repeats::Repeats,
     shared_bottleneck::{DetectorStep, MAX_PATHS, Phase, SharedBottleneckDetector},
     spread::{ParallelPaths, Spread},
     timers::{Alarm, Timers},

@@ -7,6 +7,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use cloudburst_congestion::Repeats;
 use cloudburst_security::MAX_SPAN;
 
 use super::{
@@ -16,14 +17,6 @@ use super::{
     timers::{Alarm, TimerKey, Timers},
 };
 
-/// Questions under way to a peer at a time: as many bytes as an initial window of TCP has at most
-/// (RFC 6928: ten segments), each 88 to 300 bytes long. Fewer where congestion control allows fewer
-/// datagrams: a window of them to somebody of whom nothing is heard would come again and again.
-const MAX_UNDER_WAY: usize = 48;
-/// How often each is sent: with a doubled pause each time, over some thirty acknowledgement timeouts.
-const MOST_ATTEMPTS: u8 = 5;
-/// Longest pause between two of them: whoever makes round trips seem long must not keep them coming.
-const MOST_PAUSE: Duration = Duration::from_secs(1);
 /// Messages of a peer that wait, at most: as many as can be under way. Beyond that the receiver
 /// forgets by itself, later.
 const MAX_WAITING: usize = MAX_SPAN as usize;
@@ -38,18 +31,10 @@ pub(super) struct Cancellations {
 
 #[derive(Debug, Default)]
 struct PeerCancellations {
-    /// In the order in which they were given up; those in front are under way.
-    waiting: VecDeque<Cancellation>,
+    /// Messages, in the order in which they were given up.
+    waiting: Repeats,
     is_ready: bool,
     alarm: Alarm,
-}
-
-/// A message that was given up: 24 bytes.
-#[derive(Clone, Copy, Debug)]
-struct Cancellation {
-    message: u64,
-    due: Time,
-    attempts: u8,
 }
 
 impl Cancellations {
@@ -64,7 +49,7 @@ impl Cancellations {
     /// A peer has forgotten all there was.
     pub(super) fn clear(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.get_mut(id) {
-            peer.waiting = VecDeque::new();
+            peer.waiting.clear();
         }
     }
 
@@ -74,23 +59,15 @@ impl Cancellations {
             return;
         };
         if peer.waiting.len() < MAX_WAITING {
-            peer.waiting.push_back(Cancellation {
-                message: id.message,
-                due: Time::ZERO,
-                attempts: 0,
-            });
+            peer.waiting.add(id.message);
             self.make_ready(id.peer);
         }
     }
 
     /// The receiver has answered: it has forgotten the message, or was done with it.
     pub(super) fn confirmed(&mut self, id: SendId) {
-        let Some(peer) = self.peers.get_mut(id.peer) else {
-            return;
-        };
-        let mut under_way = peer.waiting.iter().take(MAX_UNDER_WAY);
-        if let Some(place) = under_way.position(|it| it.message == id.message) {
-            peer.waiting.remove(place);
+        let peer = self.peers.get_mut(id.peer);
+        if peer.is_some_and(|peer| peer.waiting.answered(id.message)) {
             self.make_ready(id.peer);
         }
     }
@@ -135,36 +112,13 @@ impl Cancellations {
             self.ready.pop_front();
             return None;
         };
-        let most = window.min(MAX_UNDER_WAY);
-        if let Some(message) = peer.next(now, ack_timeout, most) {
+        if let Some(message) = peer.waiting.next(now, ack_timeout, window) {
             return Some(SendId::new(id, message));
         }
         self.ready.pop_front();
         peer.is_ready = false;
-        let due = peer.waiting.iter().take(most).map(|it| it.due);
-        if let Some(due) = due.min() {
+        if let Some(due) = peer.waiting.next_due(window) {
             peer.alarm.set(due, TimerKey::Cancellations(id), timers);
-        }
-        None
-    }
-}
-
-impl PeerCancellations {
-    fn next(&mut self, now: Time, ack_timeout: Duration, most: usize) -> Option<u64> {
-        // Those that were asked often enough make way.
-        let is_over = |it: &Cancellation| it.attempts >= MOST_ATTEMPTS && it.due <= now;
-        let mut place = 0;
-        while place < self.waiting.len().min(most) {
-            let it = &mut self.waiting[place];
-            if is_over(it) {
-                self.waiting.remove(place);
-            } else if it.due <= now {
-                it.due = now + ack_timeout.saturating_mul(1 << it.attempts).min(MOST_PAUSE);
-                it.attempts = it.attempts.saturating_add(1);
-                return Some(it.message);
-            } else {
-                place = place.saturating_add(1);
-            }
         }
         None
     }
@@ -243,33 +197,12 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_it_and_lets_the_next_go() {
-        let (mut it, mut timers) = cancellations();
-        let all = 3 * MAX_UNDER_WAY as u64;
-        for message in 0..all {
-            it.add(SendId::new(PEER, message));
-        }
-        let first = asked(&mut it, &mut timers, Time::ZERO);
-        assert_eq!(first, (0..MAX_UNDER_WAY as u64).collect::<Vec<_>>());
-        // One that was not asked about is not answered.
-        it.confirmed(SendId::new(PEER, all - 1));
-        assert_eq!(asked(&mut it, &mut timers, Time::ZERO), []);
-        for message in (0..10).rev() {
-            it.confirmed(SendId::new(PEER, message));
-        }
-        let next = MAX_UNDER_WAY as u64..MAX_UNDER_WAY as u64 + 10;
-        let asked_next = asked(&mut it, &mut timers, Time::ZERO);
-        assert_eq!(asked_next, next.collect::<Vec<_>>());
-    }
-
-    #[test]
     fn memory_is_bounded_and_goes_with_the_peer() {
         let (mut it, mut timers) = cancellations();
         for message in 0..2 * MAX_SPAN {
             it.add(SendId::new(PEER, message));
         }
         assert_eq!(it.peers.get(PEER).unwrap().waiting.len(), MAX_WAITING);
-        assert_eq!(size_of::<Cancellation>(), 24);
         it.remove_peer(PEER);
         assert_eq!(asked(&mut it, &mut timers, Time::ZERO), []);
         it.add(SendId::new(PEER, 1));

@@ -1,10 +1,7 @@
-//! Feedback: when a receiver acknowledges symbols that complete no message.
-//!
-//! A sender's window moves with what it hears, so symbols are acknowledged a few at a time, and at
-//! the end of a burst: once for all that a host hands over before it says what time it is. Whatever ends a
-//! message acknowledges all before it.
+//! Feedback: symbols that complete no message are acknowledged, at the pace that each sender needs.
+//! Whatever ends a message acknowledges all before it.
 
-use core::time::Duration;
+use cloudburst_congestion::FeedbackPace;
 
 use super::{
     control::SourceDatagram,
@@ -14,21 +11,6 @@ use super::{
     timers::{Alarm, TimerKey, Timers},
 };
 
-/// Symbols that are acknowledged together: those of this time, so many at least (RFC 9000 §13.2.2)
-/// and at most.
-const SYMBOLS_TIME: Duration = Duration::from_micros(500);
-const SYMBOLS: [u128; 2] = [2, 8];
-/// A pause after which a burst has ended: so many of the pauses between its symbols, this at least,
-/// and the longest that anything waits (RFC 9000 §18.2, `max_ack_delay`).
-const PAUSES: u32 = 4;
-const LEAST_PAUSE: Duration = Duration::from_millis(1);
-const MOST_PAUSE: Duration = Duration::from_millis(25);
-/// A pause between two symbols counts for no more than so many usual ones, and that between two messages
-/// with it: a burst after it is acknowledged as often as the one before.
-const MOST_PAUSES: u32 = 2;
-/// What always counts, so that symbols which come together do not hide a pause for ever.
-const LEAST_SAMPLE: Duration = Duration::from_micros(100);
-
 /// Symbols of each peer that were not acknowledged yet.
 #[derive(Debug, Default)]
 pub(super) struct Feedback {
@@ -37,15 +19,8 @@ pub(super) struct Feedback {
 
 #[derive(Debug, Default)]
 struct Unacknowledged {
-    symbols: u32,
-    /// Its first symbol has come, which is acknowledged at once.
-    is_known: bool,
-    /// The newest, and the first that waits.
+    pace: FeedbackPace,
     newest: Option<(SourceDatagram, u64)>,
-    since: Time,
-    /// Smoothed pause between symbols.
-    pause: Duration,
-    last_at: Time,
     alarm: Alarm,
 }
 
@@ -65,37 +40,13 @@ impl Feedback {
         &mut self,
         now: Time,
         id: PeerId,
-        (source, message): (SourceDatagram, u64),
+        newest: (SourceDatagram, u64),
         timers: &mut Timers<TimerKey>,
     ) -> Option<(SourceDatagram, u64)> {
         let peer = self.peers.get_mut(id)?;
-        let is_first = !core::mem::replace(&mut peer.is_known, true);
-        let most = if is_first {
-            MOST_PAUSE
-        } else {
-            let most = peer.pause.saturating_mul(MOST_PAUSES);
-            most.clamp(LEAST_SAMPLE, MOST_PAUSE)
-        };
-        let pause = now.since(peer.last_at).min(most);
-        peer.last_at = now;
-        peer.pause = peer.pause.saturating_mul(7).saturating_add(pause);
-        peer.pause = peer.pause.checked_div(8).unwrap_or_default();
-        if peer.symbols == 0 {
-            peer.since = now;
-        }
-        peer.symbols = peer.symbols.saturating_add(1);
-        peer.newest = Some((source, message));
-        let [least, most] = SYMBOLS;
-        let together = SYMBOLS_TIME.as_nanos().checked_div(peer.pause.as_nanos());
-        let together = together.unwrap_or(most);
-        if is_first {
+        peer.newest = Some(newest);
+        let Some(due) = peer.pace.symbol(now) else {
             return peer.acknowledge(id, timers);
-        }
-        let due = if u128::from(peer.symbols) >= together.clamp(least, most) {
-            now
-        } else {
-            let wait = peer.pause.saturating_mul(PAUSES).max(LEAST_PAUSE);
-            (now + wait).min(peer.since + MOST_PAUSE)
         };
         peer.alarm.set(due, TimerKey::Feedback(id), timers);
         None
@@ -129,7 +80,7 @@ impl Unacknowledged {
         id: PeerId,
         timers: &mut Timers<TimerKey>,
     ) -> Option<(SourceDatagram, u64)> {
-        self.symbols = 0;
+        self.pace.acknowledged();
         self.alarm.clear(TimerKey::Feedback(id), timers);
         self.newest.take()
     }
@@ -137,6 +88,8 @@ impl Unacknowledged {
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::*;
     use crate::event::{FourTuple, SocketId};
 

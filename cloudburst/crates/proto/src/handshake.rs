@@ -18,13 +18,12 @@ use std::collections::HashMap;
 
 use chacha20::ChaCha20Rng;
 use cloudburst_security::{
-    Addresses, Associations, KeyMismatches, Purpose, Randomness, Remotes, ReplayStore, Secrets,
-    Security,
+    Addresses, Associations, KeyMismatches, OfferBudgets, Purpose, Randomness, Remotes,
+    ReplayStore, Secrets, Security,
 };
 use foldhash::fast::FixedState;
 use rand_core::Rng;
 
-use self::responder::OfferBudgets;
 pub(super) use self::{
     initiator::Restarted,
     responder::{Candidate, Judged},

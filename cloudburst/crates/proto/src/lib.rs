@@ -47,6 +47,7 @@ mod router;
 mod scheduler;
 mod send_options;
 mod sender;
+mod shared_message;
 mod statistics;
 mod timers;
 mod transmit;
@@ -83,6 +84,7 @@ pub use self::{
     machine::Machine,
     path_manager::RETURN_WITHIN,
     send_options::{Priority, SendOptions},
+    shared_message::SharedMessage,
     statistics::{Refusals, TransportStatistics},
     transport::{StartError, Transport},
 };

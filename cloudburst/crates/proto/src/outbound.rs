@@ -12,7 +12,7 @@ use super::{
     path_manager::{PathManager, PathStatistics},
     scheduler::Scheduler,
     send_options::SendOptions,
-    sender::{Accepted, Progressed, Sender},
+    sender::{Accepted, Content, Progressed, Sender},
     statistics::{TransportStatistics, tally},
     time::Time,
     timers::{TimerKey, Timers},
@@ -83,7 +83,7 @@ impl Outbound {
     pub(super) fn send(
         &mut self,
         now: Time,
-        (peer, kind, message): (PeerId, (MessageKind, SendOptions), &[u8]),
+        (peer, options, content): (PeerId, SendOptions, Content<'_>),
         (paths, framing): (Option<PathStatistics>, Framing),
         config: &TransportConfig,
         (timers, statistics): (&mut Timers<TimerKey>, &mut TransportStatistics),
@@ -91,7 +91,7 @@ impl Outbound {
         if self.scheduler.is_broken(peer) {
             return Err(SendRefused::CircuitBroken);
         }
-        let message = (peer, kind, message);
+        let message = (peer, options, content);
         let known = (paths, framing);
         let accepted = self
             .sender

@@ -1,19 +1,21 @@
 //! A message of ours, until the receiver has it or we give it up.
 
 mod answers;
+mod source;
 
 use core::{cmp::Reverse, time::Duration};
 
 use cloudburst_congestion::{LossEstimator, MAX_ACK_TIMEOUT, RoundTripEstimator};
 
+use self::source::Source;
 use super::{
     config::{Budget, MAX_LIFETIME, TransportConfig},
-    envelope::{self, ENVELOPE_BYTES, Envelope},
     event::{MessageKind, Reason, Receipt, SendId, Undelivered},
     packet::{self, Framing, MIN_SYMBOL_BYTES},
     paths::Spread,
     scheduler::Rank,
     send_options::{Priority, SendOptions},
+    shared_message::SharedMessage,
     time::Time,
     timers::{Alarm, TimerKey, Timers},
 };
@@ -41,8 +43,7 @@ const FIRST_CONTACT_SYMBOLS: u32 = 2;
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) id: SendId,
-    /// The message and its envelope.
-    bytes: Vec<u8>,
+    source: Source,
     shape: Shape,
     /// Counts how often the message was segmented again.
     generation: u8,
@@ -113,17 +114,41 @@ impl Outgoing {
         now: Time,
         id: SendId,
         (kind, message): (MessageKind, &[u8]),
-        mut bytes: Vec<u8>,
+        bytes: Vec<u8>,
         symbol_bytes: usize,
         config: &TransportConfig,
     ) -> Result<Self, ShapeError> {
-        let shape = shape(message.len().saturating_add(ENVELOPE_BYTES), symbol_bytes)?;
-        bytes.clear();
-        bytes.extend_from_slice(message);
-        envelope(kind, id).append_to(&mut bytes);
+        Self::of(
+            now,
+            id,
+            Source::own((kind, message), id, bytes),
+            symbol_bytes,
+            config,
+        )
+    }
+
+    /// A message that other peers are sent, too.
+    pub(super) fn shared(
+        now: Time,
+        id: SendId,
+        message: SharedMessage,
+        symbol_bytes: usize,
+        config: &TransportConfig,
+    ) -> Result<Self, ShapeError> {
+        Self::of(now, id, Source::Shared(message), symbol_bytes, config)
+    }
+
+    fn of(
+        now: Time,
+        id: SendId,
+        source: Source,
+        symbol_bytes: usize,
+        config: &TransportConfig,
+    ) -> Result<Self, ShapeError> {
+        let shape = shape(source.bytes().len(), symbol_bytes)?;
         Ok(Self {
             id,
-            bytes,
+            source,
             shape,
             generation: 0,
             accepted_at: now,
@@ -163,11 +188,17 @@ impl Outgoing {
 
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.source.bytes().len()
     }
 
-    pub(super) fn into_memory(self) -> Vec<u8> {
-        self.bytes
+    /// The message, if other peers are sent it, too.
+    pub(super) fn shared_message(&self) -> Option<&SharedMessage> {
+        self.source.shared_message()
+    }
+
+    /// Memory to be used again, if it is its own.
+    pub(super) fn into_memory(self) -> Option<Vec<u8>> {
+        self.source.into_memory()
     }
 
     fn sent_in_all(&self) -> u32 {
@@ -219,10 +250,10 @@ impl Outgoing {
     }
 
     pub(super) fn encoder(&self, schedule: Schedule) -> Result<Encoder<'_>, EncodeError> {
-        let number = self.id.message;
         // Rows must not fit the same losses badly in one message after the other.
-        let seed = (number ^ number >> 16 ^ u64::from(self.generation) << 8) as u16;
-        Encoder::new(&self.bytes, self.shape, schedule, self.generation, seed)
+        let seed = (self.source.seed(self.id) ^ u64::from(self.generation) << 8) as u16;
+        let bytes = self.source.bytes();
+        Encoder::new(bytes, self.shape, schedule, self.generation, seed)
     }
 
     /// Numbers of the next symbols, `count` at most.
@@ -425,7 +456,7 @@ impl Outgoing {
         (loss, ack_timeout): (&LossEstimator, Duration),
         budget: &Budget,
     ) -> Result<(), ShapeError> {
-        self.shape = shape(self.bytes.len(), symbol_bytes)?;
+        self.shape = shape(self.bytes(), symbol_bytes)?;
         self.generation = self.generation.wrapping_add(1);
         self.sent_before = self.sent_in_all();
         self.sent = 0;
@@ -457,16 +488,6 @@ impl Outgoing {
             received: self.have,
         }
     }
-}
-
-fn envelope(kind: MessageKind, id: SendId) -> Envelope {
-    let (kind, correlation) = match kind {
-        MessageKind::Message => (envelope::EnvelopeKind::Message, 0),
-        MessageKind::Request => (envelope::EnvelopeKind::Request, id.message),
-        MessageKind::Reply { to } => (envelope::EnvelopeKind::Reply, to),
-        MessageKind::Failure { to } => (envelope::EnvelopeKind::Failure, to),
-    };
-    Envelope { kind, correlation }
 }
 
 /// How a message is cut for datagrams that hold symbols of up to `symbol_bytes`.

@@ -13,9 +13,8 @@ use cloudburst_congestion::{
     LossEstimator, PathRates, PortRotation, RotationBudget, RoundTripEstimator,
     SharedBottleneckDetector,
 };
-use cloudburst_security::Inbound;
+use cloudburst_security::{Absence, Inbound};
 
-use self::notices::Absence;
 pub use self::notices::RETURN_WITHIN;
 pub(super) use self::notices::Suspects;
 use super::{

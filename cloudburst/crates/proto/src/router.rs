@@ -24,6 +24,7 @@ use super::{
     questions::Questions,
     receiver::Receiver,
     send_options::SendOptions,
+    sender::Content,
     statistics::{TransportStatistics, tally},
     time::Time,
     timers::{Alarm, TimerKey, Timers},
@@ -103,7 +104,7 @@ impl Router {
     pub(super) fn send(
         &mut self,
         now: Time,
-        message: (PeerId, (MessageKind, SendOptions), &[u8]),
+        message: (PeerId, SendOptions, Content<'_>),
     ) -> Result<SendId, SendRefused> {
         let peer = message.0;
         let paths = self.paths.statistics(peer);

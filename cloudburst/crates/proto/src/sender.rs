@@ -4,7 +4,9 @@
 //! lost is made up for by further symbols, after a timeout or when the receiver reports progress.
 
 mod burst;
+mod content;
 mod endings;
+mod memory;
 mod outbox;
 
 use core::time::Duration;
@@ -13,8 +15,11 @@ use std::collections::HashMap;
 use cloudburst_code::{Schedule, wire};
 use foldhash::fast::FixedState;
 
-pub(super) use self::burst::{Burst, Symbols};
-use self::outbox::Outbox;
+pub(super) use self::{
+    burst::{Burst, Symbols},
+    content::Content,
+};
+use self::{memory::Memory, outbox::Outbox};
 use cloudburst_congestion::{Keepalive, RoundTripEstimator};
 use cloudburst_security::MAX_SPAN;
 
@@ -22,7 +27,7 @@ use super::{
     buffer_pool::BufferPool,
     cancellations::Cancellations,
     config::TransportConfig,
-    event::{MessageKind, PeerId, Reason, SendId, SendRefused},
+    event::{PeerId, Reason, SendId, SendRefused},
     outgoing::{Outgoing, Step, symbol_bytes},
     packet::{Framing, ProgressState, symbol_datagram_bytes},
     path_manager::{ChosenPath, PathStatistics},
@@ -42,6 +47,7 @@ const SPREAD_PARTS: u32 = 4;
 #[derive(Debug)]
 pub(super) struct Sender {
     messages: HashMap<SendId, Outgoing, FixedState>,
+    memory: Memory,
     buffers: BufferPool,
     peers: PeerMap<Outbox>,
     pub(super) cancellations: Cancellations,
@@ -81,6 +87,7 @@ impl Sender {
     pub(super) fn new(hash_seed: u64) -> Self {
         Self {
             messages: HashMap::with_hasher(FixedState::with_seed(hash_seed)),
+            memory: Memory::new(hash_seed),
             buffers: BufferPool::default(),
             peers: PeerMap::default(),
             cancellations: Cancellations::default(),
@@ -98,16 +105,16 @@ impl Sender {
         self.cancellations.remove_peer(id);
     }
 
-    /// Takes a message, of which it keeps a copy.
+    /// Takes a message, of which it keeps a copy, unless other peers are sent it, too.
     pub(super) fn accept(
         &mut self,
         now: Time,
-        (peer, (kind, options), message): (PeerId, (MessageKind, SendOptions), &[u8]),
+        (peer, options, content): (PeerId, SendOptions, Content<'_>),
         (paths, framing): (Option<PathStatistics>, Framing),
         config: &TransportConfig,
         statistics: &mut TransportStatistics,
     ) -> Result<Accepted, SendRefused> {
-        let (given, most) = (message.len(), config.max_message_bytes);
+        let (given, most) = (content.bytes(), config.max_message_bytes);
         let too_large = SendRefused::TooLarge { given, most };
         if given > most {
             return Err(too_large);
@@ -117,7 +124,8 @@ impl Sender {
             messages: self.messages.len(),
             bytes: held,
         };
-        if !config.quotas.hold(self.messages.len(), held, given) {
+        let more = self.memory.needed(content);
+        if !config.quotas.hold(self.messages.len(), held, more) {
             return Err(full);
         }
         let oldest = self.update_oldest(peer);
@@ -129,16 +137,23 @@ impl Sender {
         let id = SendId::new(peer, outbox.next);
         let datagram_bytes = paths.datagram_bytes.unwrap_or(config.datagrams.initial);
         let symbol_bytes = symbol_bytes(datagram_bytes, framing);
-        let memory = self.buffers.take();
-        let mut outgoing = Outgoing::new(now, id, (kind, message), memory, symbol_bytes, config)
-            .map_err(|_| too_large)?;
+        let outgoing = match content {
+            Content::Own(kind, message) => {
+                let memory = self.buffers.take();
+                Outgoing::new(now, id, (kind, message), memory, symbol_bytes, config)
+            }
+            Content::Shared(message) => {
+                Outgoing::shared(now, id, message.clone(), symbol_bytes, config)
+            }
+        };
+        let mut outgoing = outgoing.map_err(|_| too_large)?;
         outgoing.set_options(options);
         outbox.next = outbox.next.saturating_add(1);
         outbox.messages = outbox.messages.saturating_add(1);
         outbox.sent_at = Some(now);
         outbox.is_closed = false;
         let awaits_first_contact = outbox.is_unresponsive(now);
-        if kind == MessageKind::Request {
+        if content.is_request() {
             outbox.keepalive.requested(now);
         }
         let is_asking = outbox.has_pending;
@@ -151,7 +166,8 @@ impl Sender {
         let is_first = outbox.messages == 1;
         tally(&mut statistics.messages_accepted, 1);
         tally(&mut statistics.outgoing_now, 1);
-        tally(&mut statistics.outgoing_bytes_now, outgoing.bytes() as u64);
+        let bytes = self.memory.hold(&outgoing) as u64;
+        tally(&mut statistics.outgoing_bytes_now, bytes);
         self.messages.insert(id, outgoing);
         Ok(Accepted {
             id,
@@ -240,6 +256,7 @@ impl Sender {
         let encoder = outgoing.encoder(schedule).ok()?;
         Some(Symbols {
             encoder,
+            shared: outgoing.shared_message(),
             code_bytes: wire::HEADER_BYTES.saturating_add(outgoing.symbol_bytes()),
             message: id.message,
             sequences: outgoing.next(count),

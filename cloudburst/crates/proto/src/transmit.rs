@@ -97,14 +97,14 @@ impl Writer<'_> {
             stamped.zip(handshake.answer_sealer(now, id, source.keys))
         }) {
             Some(((stamp, reports), sealer)) => sealer.write(stamp, out, |body| {
-                answer.write(now, source, token, reports, body)
+                answer.write(&source.asked(now), token, reports, body)
             }),
             // The keys are worn out, or the peer is gone.
             None if is_sealed && answer != Answer::Challenge => return None,
             None => {
                 let (sealer, stamp) = handshake.stateless(now, source.asker);
                 sealer.write(stamp, out, |body| {
-                    answer.write(now, source, token, core::iter::empty(), body)
+                    answer.write(&source.asked(now), token, core::iter::empty(), body)
                 })
             }
         };

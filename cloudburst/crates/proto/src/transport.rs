@@ -32,6 +32,8 @@ use super::{
     packet::PublicKey,
     router::Router,
     send_options::SendOptions,
+    sender::Content,
+    shared_message::SharedMessage,
     statistics::{TransportStatistics, tally},
     time::Time,
 };
@@ -216,7 +218,30 @@ impl Transport {
         if peer.transport() != self.id() {
             return Err(ForeignPeer.into());
         }
-        self.router.send(now, (peer, kind, message))
+        let (kind, options) = kind;
+        self.router
+            .send(now, (peer, options, Content::Own(kind, message)))
+    }
+
+    /// Takes a message that several peers are sent, to be called for each of them. Each says stop for
+    /// itself: [`Event::Delivered`] or [`Event::Undelivered`] follows for each. Its bytes count once among
+    /// those that are under way.
+    ///
+    /// # Errors
+    ///
+    /// See [`SendRefused`]; nothing is sent to this peer then.
+    pub fn send_shared(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        options: SendOptions,
+        message: &SharedMessage,
+    ) -> Result<SendId, SendRefused> {
+        if peer.transport() != self.id() {
+            return Err(ForeignPeer.into());
+        }
+        self.router
+            .send(now, (peer, options, Content::Shared(message)))
     }
 
     /// Sets what the host has capacity for besides what [`Self::poll_event`] has not given yet

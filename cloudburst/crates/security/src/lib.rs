@@ -7,11 +7,13 @@
 // A test that does fails, as it should.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+mod absence;
 mod address;
 mod associations;
 mod inbound;
 mod key_mismatch;
 mod message_window;
+mod offer_budgets;
 mod randomness;
 mod remotes;
 mod replay_store;
@@ -20,11 +22,13 @@ mod security;
 mod suspicion;
 
 pub use self::{
+    absence::Absence,
     address::{Addresses, Verdict},
     associations::{Association, Associations, PendingOffer, Slot},
     inbound::Inbound,
     key_mismatch::{KeyMismatch, KeyMismatches, RefusedKeys},
     message_window::{MAX_SPAN, MessageStatus, MessageWindow},
+    offer_budgets::OfferBudgets,
     randomness::{Purpose, Randomness, RandomnessError},
     remotes::Remotes,
     replay_store::{Freshness, MOST_OFFER_AGE, RETRY_LIFETIME, ReplayStore},

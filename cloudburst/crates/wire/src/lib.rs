@@ -40,6 +40,7 @@
 mod answer;
 mod body;
 mod cipher;
+mod control;
 mod counter;
 pub mod envelope;
 mod failure;
@@ -61,6 +62,7 @@ pub use answer::{
     Busy, BusyAnswers, BusyReason, Challenge, Outcome, Pong, Progress, ProgressState, Stop,
 };
 pub use body::{Body, Cancel, Goodbye, Ping, Query, Symbol, TokenBody};
+pub use control::{Answer, Asked, Question};
 pub use counter::{release, tally, untally};
 pub use failure::{Failure, FailureReason, MAX_FAILURE_TEXT_BYTES};
 pub use field::{BufferTooShort, Written};

@@ -1,8 +1,6 @@
 //! Handshakes that others begin: offers are judged, the cheapest first, and accepted.
 
-use core::{hash::BuildHasher as _, net::IpAddr, time::Duration};
-
-use foldhash::fast::FixedState;
+use core::{net::IpAddr, time::Duration};
 
 use cloudburst_security::{
     Association, Freshness, KeyMismatch, MOST_OFFER_AGE, RETRY_LIFETIME, Security,
@@ -19,72 +17,6 @@ use crate::{
     statistics::{Refusals, tally},
     time::Time,
 };
-
-/// Offers a second that are read without a token: some 0.3 ms of a processor each.
-const OFFERS_PER_S: f64 = 500.0;
-/// Offers a second that are read in all.
-const OFFERS_WITH_TOKEN_PER_S: f64 = 2_000.0;
-
-/// Of those, from addresses that fall into the same of so many classes: who floods from an address
-/// of its own is in the way of few others.
-const OFFERS_PER_CLASS_PER_S: f64 = 50.0;
-const CLASSES: usize = 256;
-
-/// Limits how often something costly is done.
-#[derive(Debug)]
-pub(super) struct Budget {
-    per_s: f64,
-    left: f64,
-    at: Time,
-}
-
-impl Budget {
-    fn new(per_s: f64, now: Time) -> Self {
-        let (left, at) = (per_s, now);
-        Self { per_s, left, at }
-    }
-
-    fn take(&mut self, now: Time) -> bool {
-        let earned = now.since(self.at).as_secs_f64() * self.per_s;
-        self.left = (self.left + earned).min(self.per_s);
-        self.at = self.at.max(now);
-        let is_enough = self.left >= 1.0;
-        self.left -= f64::from(u8::from(is_enough));
-        is_enough
-    }
-}
-
-/// Limits of what is done for offers before anything is known of who makes them.
-#[derive(Debug)]
-pub(super) struct OfferBudgets {
-    without_token: Budget,
-    with_token: Budget,
-    classes: Vec<Budget>,
-    hasher: FixedState,
-}
-
-impl OfferBudgets {
-    pub(super) fn new(now: Time, hash_seed: u64) -> Self {
-        let class = || Budget::new(OFFERS_PER_CLASS_PER_S, now);
-        Self {
-            without_token: Budget::new(OFFERS_PER_S, now),
-            with_token: Budget::new(OFFERS_WITH_TOKEN_PER_S, now),
-            classes: (0..CLASSES).map(|_| class()).collect(),
-            hasher: FixedState::with_seed(hash_seed),
-        }
-    }
-
-    /// Whether an offer with a token may be read.
-    fn take_with_token(&mut self, now: Time, ip: IpAddr) -> bool {
-        // A host has all of a /64 (RFC 4291 §2.5.4).
-        let network = match ip {
-            IpAddr::V4(ip) => u64::from(ip.to_bits()),
-            IpAddr::V6(ip) => (ip.to_bits() >> 64) as u64,
-        };
-        let class = self.hasher.hash_one(network) as usize % CLASSES;
-        self.classes[class].take(now) && self.with_token.take(now)
-    }
-}
 
 /// An offer that is authentic, fresh and by somebody who may speak to us.
 pub(crate) struct Candidate {
@@ -150,7 +82,7 @@ impl Handshake {
                 tally(&mut refused.answers_capped, 1);
                 return Judged::Refused;
             }
-        } else if needs_token || !self.offer_budgets.without_token.take(now) {
+        } else if needs_token || !self.offer_budgets.take_without_token(now) {
             tally(&mut refused.not_validated, 1);
             return Judged::NeedsToken;
         }
@@ -277,7 +209,7 @@ impl Handshake {
         let (_, stamp) = self.stateless(now, candidate.index);
         let mut datagram = vec![0; source.bytes];
         let bytes = sealer.write(stamp, &mut datagram, |body| {
-            answer.write(now, source, None, core::iter::empty(), body)
+            answer.write(&source.asked(now), None, core::iter::empty(), body)
         });
         datagram.truncate(bytes.ok()?);
         Some(datagram.into())
@@ -302,25 +234,5 @@ fn responding<'k>(security: &'k Security, clear: &Clear) -> Option<(Gate, Creden
             Some((Gate::of_secret(secret), Credentials::SharedKey(secret)))
         }
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use core::{net::Ipv4Addr, time::Duration};
-
-    use super::*;
-
-    #[test]
-    fn who_floods_from_one_address_is_in_the_way_of_few() {
-        let mut budgets = OfferBudgets::new(Time::ZERO, 1);
-        let flood = IpAddr::from([192, 0, 2, 1]);
-        let taken = (0..10_000).filter(|_| budgets.take_with_token(Time::ZERO, flood));
-        assert_eq!(taken.count(), OFFERS_PER_CLASS_PER_S as usize);
-        let others = (0..1_000).map(|number| IpAddr::from(Ipv4Addr::from_bits(number)));
-        let heard = others.filter(|ip| budgets.take_with_token(Time::ZERO, *ip));
-        assert!(heard.count() > 980);
-        let later = Time::ZERO + Duration::from_secs(1);
-        assert!(budgets.take_with_token(later, flood));
     }
 }

@@ -5,6 +5,8 @@
 
 use core::time::Duration;
 
+use cloudburst_security::Absence;
+
 use super::{PathManager, PeerPaths};
 use crate::{
     event::{FourTuple, IcmpKind, PeerId},
@@ -21,34 +23,6 @@ pub(super) const FIRST_SILENCE: Duration = Duration::from_millis(60);
 pub const RETURN_WITHIN: Duration = Duration::from_secs(2);
 /// Paths that a new message has probed again, to a peer that was not there before.
 const TRIED_AGAIN: usize = 4;
-
-/// That a peer is not there, as notices said and the silence of all its paths confirmed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Absence {
-    since: Option<Time>,
-    /// Messages to it were abandoned for it, and new ones are as soon as it is confirmed again.
-    is_announced: bool,
-    /// It is to be announced.
-    is_due: bool,
-}
-
-impl Absence {
-    /// Takes note that nobody is there, which was confirmed anew or not, and is announced after so
-    /// long.
-    fn note(&mut self, now: Time, is_confirmed: bool, after: Duration) {
-        let since = *self.since.get_or_insert(now);
-        if now.since(since) >= after && (is_confirmed || !self.is_announced) {
-            self.is_announced = true;
-            self.is_due = true;
-        }
-    }
-
-    /// When it is to be announced if nothing is heard until then.
-    fn next_due(&self, after: Duration) -> Option<Time> {
-        let since = self.since.filter(|_| !self.is_announced);
-        since.map(|since| since + after)
-    }
-}
 
 /// The paths that a notice of the network is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +105,7 @@ impl PathManager {
     /// is by now: the notices that would say so are limited.
     pub(crate) fn try_again(&mut self, now: Time, id: PeerId) {
         let peer = self.peers.get_mut(id);
-        if let Some(peer) = peer.filter(|peer| peer.absence.is_announced) {
+        if let Some(peer) = peer.filter(|peer| peer.absence.is_announced()) {
             let wait = peer.silence().max(FIRST_SILENCE);
             let paths = peer.paths.iter_mut().take(TRIED_AGAIN);
             paths.for_each(|path| path.suspect(now, wait));
@@ -141,7 +115,7 @@ impl PathManager {
     /// Whether messages to a peer are to be abandoned: probes have confirmed that no path leads to it.
     pub(crate) fn take_unreachable(&mut self, id: PeerId) -> bool {
         let peer = self.peers.get_mut(id);
-        peer.is_some_and(|peer| core::mem::take(&mut peer.absence.is_due))
+        peer.is_some_and(|peer| peer.absence.take_due())
     }
 }
 
@@ -150,7 +124,7 @@ impl PeerPaths {
     pub(super) fn note_absence(&mut self, now: Time, is_confirmed: bool) {
         if !self.paths.all_unreachable() {
             self.absence = Absence::default();
-        } else if is_confirmed || self.absence.since.is_some() {
+        } else if is_confirmed || self.absence.is_noted() {
             let after = self.return_within();
             self.absence.note(now, is_confirmed, after);
         }

@@ -4,7 +4,10 @@ use core::ops::Range;
 
 use cloudburst_code::Encoder;
 
-use crate::packet::{BufferTooShort, Symbol, Written};
+use crate::{
+    packet::{BufferTooShort, Symbol, Written},
+    shared_message::SharedMessage,
+};
 
 /// Symbols for one path in a row, at most: a train that the kernel cuts (GSO) has
 /// up to 64 datagrams, and other messages should not have to wait for long.
@@ -30,6 +33,8 @@ impl Burst {
 /// Writes the next symbols of a message.
 pub(crate) struct Symbols<'m> {
     pub(super) encoder: Encoder<'m>,
+    /// The message, if other peers are sent it, too.
+    pub(super) shared: Option<&'m SharedMessage>,
     pub(super) code_bytes: usize,
     pub(super) message: u64,
     pub(crate) sequences: Range<u32>,
@@ -39,7 +44,10 @@ impl Symbols<'_> {
     pub(crate) fn write(&self, sequence: u32, body: &mut [u8]) -> Result<Written, BufferTooShort> {
         Symbol::write_with(self.message, body, self.code_bytes, |code| {
             let next = sequence.saturating_add(1);
-            let written = self.encoder.write(sequence..next, code);
+            let written = match self.shared {
+                None => self.encoder.write(sequence..next, code),
+                Some(message) => message.write(&self.encoder, sequence, code),
+            };
             written.map(drop).map_err(|_| BufferTooShort {
                 needed: self.code_bytes,
                 available: code.len(),

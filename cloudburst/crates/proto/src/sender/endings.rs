@@ -50,7 +50,7 @@ impl Sender {
         if let Some(outbox) = self.peers.get_mut(peer) {
             outbox.has_taken_any = true;
         }
-        self.buffers.give(outgoing.into_memory());
+        self.reuse(outgoing);
         Some(Event::Delivered { id, receipt })
     }
 
@@ -184,7 +184,7 @@ impl Sender {
         }
         let failure = outgoing.failure(reason);
         tally(&mut statistics.messages_undelivered, 1);
-        self.buffers.give(outgoing.into_memory());
+        self.reuse(outgoing);
         Some(Event::Undelivered { id, failure })
     }
 
@@ -195,7 +195,15 @@ impl Sender {
             release(&mut outbox.messages, 1);
         }
         untally(&mut statistics.outgoing_now, 1);
-        untally(&mut statistics.outgoing_bytes_now, outgoing.bytes() as u64);
+        let bytes = self.memory.free(&outgoing) as u64;
+        untally(&mut statistics.outgoing_bytes_now, bytes);
         Some(outgoing)
+    }
+
+    /// Keeps the memory of a message that has ended, for the next.
+    fn reuse(&mut self, outgoing: Outgoing) {
+        if let Some(memory) = outgoing.into_memory() {
+            self.buffers.give(memory);
+        }
     }
 }

@@ -4,11 +4,13 @@ use cloudburst_congestion::MAX_ACK_TIMEOUT;
 
 use super::*;
 use crate::{
-    event::Event,
+    event::{Event, MessageKind},
     packet::{Echo, Outcome, Stop},
+    shared_message::SharedMessage,
 };
 
 const PEER: PeerId = PeerId::new(0, 0);
+const OTHER: PeerId = PeerId::new(1, 0);
 const ECHO: Echo = Echo {
     path: 1,
     sent_us: 0,
@@ -26,6 +28,7 @@ impl Rig {
     fn new() -> Self {
         let mut sender = Sender::new(1);
         sender.add_peer(Time::ZERO, PEER, 1_000);
+        sender.add_peer(Time::ZERO, OTHER, 7_777);
         Self {
             sender,
             config: TransportConfig::unprotected(),
@@ -48,7 +51,24 @@ impl Rig {
         message: &[u8],
         options: SendOptions,
     ) -> Result<Accepted, SendRefused> {
-        let message = (PEER, (MessageKind::Message, options), message);
+        let content = Content::Own(MessageKind::Message, message);
+        self.accept_content(now, (PEER, options, content))
+    }
+
+    fn accept_shared(
+        &mut self,
+        peer: PeerId,
+        message: &SharedMessage,
+    ) -> Result<Accepted, SendRefused> {
+        let content = Content::Shared(message);
+        self.accept_content(Time::ZERO, (peer, SendOptions::new(), content))
+    }
+
+    fn accept_content(
+        &mut self,
+        now: Time,
+        message: (PeerId, SendOptions, Content<'_>),
+    ) -> Result<Accepted, SendRefused> {
         let known = (Some(PathStatistics::default()), Framing::PLAIN);
         let (config, statistics) = (&self.config, &mut self.statistics);
         self.sender.accept(now, message, known, config, statistics)
@@ -304,4 +324,53 @@ fn a_message_is_looked_at_soon_however_long_its_path_seems_to_take() {
         .sent(Time::ZERO, id, sent, &round_trip, &mut rig.timers);
     let due = rig.timers.next().expect("its alarm is set");
     assert!(due <= Time::ZERO + MAX_ACK_TIMEOUT, "{due:?}");
+}
+
+#[test]
+fn symbols_of_a_shared_message_are_the_same_for_all_and_computed_once() {
+    let mut rig = Rig::new();
+    let message = SharedMessage::new(&[7; 20_000]);
+    let ids = [PEER, OTHER].map(|peer| rig.accept_shared(peer, &message).unwrap().id);
+    assert_ne!(ids[0].as_u64(), ids[1].as_u64());
+    let datagrams = ids.map(|id| {
+        let symbols = rig.sender.symbols(id, 1, Schedule::Mds).unwrap();
+        let write = |sequence| {
+            let mut body = vec![0; 2_000];
+            let written = symbols.write(sequence, &mut body).unwrap();
+            // Behind the message's number.
+            body[8..written.bytes()].to_vec()
+        };
+        (0..60).map(write).collect::<Vec<_>>()
+    });
+    assert_eq!(datagrams[0], datagrams[1]);
+    assert_eq!(message.kept_bytes(), 32 * datagrams[0][0].len());
+    let own = rig.accept(Time::ZERO, &[7; 20_000]).unwrap().id;
+    let own = rig.sender.symbols(own, 1, Schedule::Mds).unwrap();
+    let mut body = vec![0; 2_000];
+    own.write(59, &mut body).unwrap();
+    assert_eq!(message.kept_bytes(), 32 * datagrams[0][0].len());
+}
+
+#[test]
+fn bytes_of_a_shared_message_count_once_until_the_last_of_its_peers_is_done() {
+    let mut rig = Rig::new();
+    rig.config.quotas.outgoing_bytes = 30_000;
+    let [message, another] = [1, 2].map(|_| SharedMessage::new(&[7; 20_000]));
+    let ids = [PEER, OTHER, PEER].map(|it| rig.accept_shared(it, &message).unwrap().id);
+    let held = |rig: &Rig| {
+        let counted = rig.statistics;
+        (counted.outgoing_now, counted.outgoing_bytes_now)
+    };
+    assert_eq!(held(&rig), (3, 20_017));
+    let full = rig.accept_shared(OTHER, &another).unwrap_err();
+    assert!(matches!(full, SendRefused::Full { .. }), "{full:?}");
+    for (id, left) in ids.into_iter().zip([(2, 20_017), (1, 20_017), (0, 0)]) {
+        let (reason, statistics) = (Reason::Cancelled, &mut rig.statistics);
+        assert!(rig.sender.abandon(id, reason, statistics).is_some());
+        assert_eq!(held(&rig), left);
+    }
+    rig.accept_shared(OTHER, &another).unwrap();
+    assert_eq!(held(&rig), (1, 20_017));
+    let full = rig.accept_shared(PEER, &message).unwrap_err();
+    assert!(matches!(full, SendRefused::Full { .. }), "it has ended");
 }
