@@ -208,15 +208,17 @@ impl Outbound {
     }
 
     /// A peer has asked for a token, and perhaps discarded what was sent, which is sent again. Returns how
-    /// long an answer takes, if the peer is known.
+    /// long an answer takes.
     pub(super) fn challenged(
         &mut self,
         now: Time,
         (peer, was_discarded): (PeerId, bool),
         paths: &PathManager,
         timers: &mut Timers<TimerKey>,
-    ) -> Option<Duration> {
-        let statistics = paths.statistics(peer)?;
+    ) -> Duration {
+        let Some(statistics) = paths.statistics(peer) else {
+            return Duration::ZERO;
+        };
         if !self.sender.has_taken_any(peer) {
             if was_discarded {
                 self.count_in_flight(now, peer, paths);
@@ -228,7 +230,7 @@ impl Outbound {
                 }
             }
         }
-        Some(statistics.ack_timeout())
+        statistics.ack_timeout()
     }
 
     /// A message's time has come. Returns its end, or whether the receiver is to be asked.

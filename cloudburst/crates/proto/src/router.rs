@@ -156,9 +156,8 @@ impl Router {
             Some(Arrival::Retried(peer)) => {
                 let who = (peer, self.paths.discarded(peer));
                 let (paths, timers) = (&self.paths, &mut self.timers);
-                if let Some(ack_timeout) = self.outbound.challenged(now, who, paths, timers) {
-                    self.upkeep(now).rekey(peer, ack_timeout);
-                }
+                let timeout = self.outbound.challenged(now, who, paths, timers);
+                self.upkeep(now).rekey(peer, timeout);
             }
             None => {}
         }
