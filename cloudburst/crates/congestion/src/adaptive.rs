@@ -50,7 +50,7 @@ const EMPTIED_ROUNDS: u32 = 2;
 /// Losses are averaged over so many datagrams, and more than this share is no link that is used.
 const LOSS_DATAGRAMS: f64 = 8.0;
 const MOST_LOSS: f64 = 0.75;
-/// What a report counts for at most: one burst that finds no place in a queue says nothing of the next.
+/// The most that a report counts for: one burst that finds no place in a queue says nothing of the next.
 const MOST_WEIGHT: f64 = 0.5;
 /// Bytes that are credit for one datagram, however long: what is left of a datagram's length is credit for one more.
 const ANY: usize = 1;
@@ -203,7 +203,7 @@ impl AdaptiveController {
         }
     }
 
-    /// What was sent before anything was heard was not taken: as if nothing had been (RFC 9002 §6.3).
+    /// Begins as if nothing had been sent, where nothing was heard yet: it was not taken (RFC 9002 §6.3).
     pub(super) fn discount_losses(&mut self, now: Time) {
         if !self.is_heard {
             self.in_flight = 0.0;
