@@ -45,6 +45,11 @@ const HEAVY_LOSS: f64 = 0.2;
 /// Least window, in datagrams, that losses by chance leave; and one for each bottleneck, up to so many (RFC 6356 §3:
 /// each has one of its own).
 const CHANCE_DATAGRAMS: [f64; 2] = [2.0, 4.0];
+/// Least window, in datagrams, that losses leave of one that was not used: it had no part in them, and is less than
+/// what anybody may begin with (RFC 6928).
+const UNUSED_DATAGRAMS: f64 = 4.0;
+/// The most bottlenecks of which each has a window of its own when one of them loses something.
+const MOST_WINDOWS: f64 = 4.0;
 /// Rounds after a reduction from which on a queue is not that from before.
 const EMPTIED_ROUNDS: u32 = 2;
 /// Losses are averaged over so many datagrams, and more than this share is no link that is used.
@@ -256,6 +261,7 @@ impl AdaptiveController {
             let seconds = self.bottlenecks * self.datagram / bytes_per_s.max(1.0);
             self.rounds.transmission = Duration::from_secs_f64(seconds);
         }
+        self.rounds.is_small = self.window < SMALL_DATAGRAMS * self.datagram;
         self.round_trip = paths.round_trip.unwrap_or(self.round_trip);
         let weight = MOST_WEIGHT.min(f64::from(news.sent) / LOSS_DATAGRAMS);
         self.loss += weight * (share(news.lost, news.sent) - self.loss);

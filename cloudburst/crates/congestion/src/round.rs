@@ -24,6 +24,8 @@ const RISE_PART: u32 = 8;
 /// 0.2 ms two datagrams that leave together would be one. But no more than a millisecond is none.
 const OWN_DATAGRAMS: u32 = 3;
 const MOST_BACKLOG: Duration = Duration::from_millis(1);
+/// The backlog of a small window where nobody knows yet how long a datagram takes: two of 1,450 bytes at 50 Mbit/s.
+const UNKNOWN_BACKLOG: Duration = Duration::from_micros(500);
 /// A queue that passes by is longer than so many of our datagrams.
 const PASSING_DATAGRAMS: u32 = 4;
 
@@ -72,6 +74,8 @@ pub(super) struct Rounds {
     base: Duration,
     /// The time that a datagram takes at the bottleneck, if it is known.
     pub(super) transmission: Duration,
+    /// The window is small, so that what stands in a queue for less than [`UNKNOWN_BACKLOG`] may be its own.
+    pub(super) is_small: bool,
 }
 
 impl Rounds {
@@ -86,6 +90,7 @@ impl Rounds {
             passing: Passing::Unknown,
             base: Duration::ZERO,
             transmission: Duration::ZERO,
+            is_small: false,
         }
     }
 
@@ -94,6 +99,7 @@ impl Rounds {
         *self = Self {
             base: self.base,
             transmission: self.transmission,
+            is_small: self.is_small,
             number: self.number,
             ..Self::new(now)
         };
@@ -225,9 +231,19 @@ impl Rounds {
     fn threshold(&self, part: u32, datagrams: Duration) -> Duration {
         // Windows of few datagrams would take any queue for their own.
         let own = datagrams.min(part_of(self.base, LEAST_PART));
-        let backlog = self.transmission.saturating_mul(OWN_DATAGRAMS);
-        let backlog = backlog.min(MOST_BACKLOG);
+        let backlog = self.own_backlog().min(MOST_BACKLOG);
         part_of(self.base, part).max(NOISE).max(own).max(backlog)
+    }
+
+    /// What our own datagrams may have in a queue that is empty but for them.
+    fn own_backlog(&self) -> Duration {
+        if self.transmission.is_zero() && self.is_small {
+            // Rates are learnt from datagrams in a row, and a window that was taken for too large has none: where a
+            // part of all is lost, it would stay as small as it is.
+            UNKNOWN_BACKLOG
+        } else {
+            self.transmission.saturating_mul(OWN_DATAGRAMS)
+        }
     }
 
     /// Whether a queue stood at the bottleneck of late, and was not the jitter of hosts.
@@ -252,4 +268,30 @@ impl Rounds {
 
 fn part_of(whole: Duration, part: u32) -> Duration {
     whole.checked_div(part).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_window_of_unknown_rate_takes_half_a_millisecond_for_its_own() {
+        let has_queue = |queue_us, transmission_us, is_small| {
+            let now = Time::ZERO + Duration::from_secs(1);
+            let mut rounds = Rounds::new(now);
+            rounds.transmission = Duration::from_micros(transmission_us);
+            rounds.is_small = is_small;
+            let least = Duration::from_micros(200);
+            let news = Acknowledged {
+                round_trip: Some((least + Duration::from_micros(queue_us), least)),
+                ..Acknowledged::default()
+            };
+            rounds.take(now, &news, (0.0, Duration::ZERO));
+            rounds.has_queue()
+        };
+        assert!(!has_queue(400, 0, true));
+        assert!(has_queue(600, 0, true));
+        assert!(has_queue(400, 0, false), "a larger one does not");
+        assert!(has_queue(400, 12, true), "nor where the rate is known");
+    }
 }

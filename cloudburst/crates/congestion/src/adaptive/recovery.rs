@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use super::{
-    AdaptiveController, BETA, CHANCE_DATAGRAMS, EMPTIED_ROUNDS, LEAST_DATAGRAMS, share,
-    start::Start,
+    AdaptiveController, BETA, CHANCE_DATAGRAMS, EMPTIED_ROUNDS, LEAST_DATAGRAMS, MOST_WINDOWS,
+    UNUSED_DATAGRAMS, share, start::Start,
 };
 use crate::Acknowledged;
 use cloudburst_wire::Time;
@@ -48,8 +48,8 @@ impl AdaptiveController {
         // At the end of a message rounds are of few datagrams, or of a ping that has found a loss.
         let share = share(lost, sent.max((prior / self.datagram) as u32));
         self.cubic.reduced(prior);
-        let mut window = prior * BETA;
-        let was_starting = self.is_starting();
+        let mut window = prior * self.remaining_share(news.lost);
+        let (was_starting, was_used) = (self.is_starting(), self.is_used());
         let is_blind = was_starting && self.start == Start::Alone;
         let is_queue = self.rounds.has_queue();
         if is_blind || is_queue && (self.is_unvalidated || share > MUCH_LOSS) {
@@ -61,19 +61,14 @@ impl AdaptiveController {
             }
             window = window.min(through);
         }
-        let least = if is_queue {
-            LEAST_DATAGRAMS
-        } else {
-            let [least, most] = CHANCE_DATAGRAMS;
-            self.bottlenecks.clamp(least, most)
-        };
+        let least = self.least_window(was_used, is_queue);
         self.window = window.max((least * self.datagram).min(prior));
         self.recovery = Recovery {
             through: 0.0,
             most: prior * BETA,
         };
         // A window that was not used may be right still: it is found again quickly.
-        let is_known = !was_starting && (self.is_unvalidated || !self.is_used());
+        let is_known = self.is_unvalidated || !was_used;
         self.threshold = if is_known { prior * BETA } else { self.window };
         self.start = Start::Alone;
         self.recovery_until = now;
@@ -83,5 +78,28 @@ impl AdaptiveController {
             self.emptied = (until, self.rounds.number.saturating_add(EMPTIED_ROUNDS));
         }
         (self.calm, self.clean) = (0, 0);
+    }
+
+    /// The share of the window that so many losses leave. One bottleneck's losses reduce its part alone, as they would
+    /// reduce one of several connections (RFC 6356 §3); half of the bottlenecks count, for what seems to be two may
+    /// be one, and none while their rates are unknown, as they are told apart by them.
+    fn remaining_share(&self, lost: u32) -> f64 {
+        let is_known = !self.rounds.transmission.is_zero();
+        let most = if is_known { MOST_WINDOWS } else { 1.0 };
+        let windows = (self.bottlenecks / 2.0).clamp(1.0, most);
+        let part = (f64::from(lost) / windows).min(1.0);
+        1.0 - (1.0 - BETA) * part
+    }
+
+    /// The least window that losses leave, in datagrams, whether it was used or not; they may be those of a queue.
+    fn least_window(&self, was_used: bool, is_queue: bool) -> f64 {
+        if !was_used {
+            UNUSED_DATAGRAMS
+        } else if is_queue {
+            LEAST_DATAGRAMS
+        } else {
+            let [least, most] = CHANCE_DATAGRAMS;
+            self.bottlenecks.clamp(least, most)
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! The window, round trip by round trip, with paths that are made up.
 
+mod unused;
+
 use super::*;
 
 const ROUND_TRIP: Duration = Duration::from_millis(20);
