@@ -12,9 +12,7 @@ use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::helpers::bpf_get_hash_recalc;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::TcContext;
-use flow_balance::{
-    Balancer, Drb, EarliestArrival, EarliestFlow, Ecmp, LetFlow, Packet, PathId, Presto, Rps,
-};
+use flow_balance::{Balancer, Drb, EarliestArrival, Ecmp, LetFlow, Packet, PathId, Presto, Rps};
 use splitter_policy::flow::Class;
 use splitter_policy::paths::{
     BalancerNumber, LivePaths, PathCounters, SitePaths, TunnelQueues, wire_bytes,
@@ -34,8 +32,12 @@ static SITE_PATHS: Array<SitePaths, 1> = Array::new();
 #[btf_map]
 static PATH_QUEUES: Array<TunnelQueues<KernelWord>, 1> = Array::new();
 
-/// How many flows are told apart.
-const FLOWS: usize = 65_536;
+/// The most flows that are told apart.
+const MOST_FLOWS: usize = 65_536;
+
+/// The bits of a flow's hash that are its place among [`PATH_FLOWS`], of which the agent has made one more.
+#[unsafe(no_mangle)]
+static PATH_FLOW_MASK: Global<u32> = Global::new(MOST_FLOWS as u32 - 1);
 
 /// What a balancer notes of a flow, and when it did so.
 #[repr(C)]
@@ -45,7 +47,7 @@ struct FlowSlot {
 }
 
 #[btf_map]
-static PATH_FLOWS: Array<[u64; size_of::<FlowSlot>() / 8], FLOWS> = Array::new();
+static PATH_FLOWS: Array<[u64; size_of::<FlowSlot>() / 8], MOST_FLOWS> = Array::new();
 
 #[btf_map]
 static PATH_COUNTERS: PerCpuArray<PathCounters, 1> = PerCpuArray::new();
@@ -53,7 +55,7 @@ static PATH_COUNTERS: PerCpuArray<PathCounters, 1> = PerCpuArray::new();
 /// A flow that was silent for so long starts again.
 const IDLE_NS: u64 = 30_000_000_000;
 
-/// What each step leaves for the next: the packet, and what was chosen.
+/// What each step leaves for the next: the packet, and the path that was chosen.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct PathScratch {
@@ -61,16 +63,7 @@ struct PathScratch {
     bytes: u64,
     hash: u64,
     class: u64,
-    chosen: Chosen,
-}
-
-/// What was chosen for the packet.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Chosen {
     path: u64,
-    /// What the flow notes of the packet, if a queue takes it.
-    noted: EarliestFlow,
 }
 
 #[btf_map]
@@ -78,6 +71,7 @@ static PATH_SCRATCH: PerCpuArray<[u64; size_of::<PathScratch>() / 8], 1> = PerCp
 
 /// [`Class`] as a number, and what is not split.
 const NOT_SPLIT: u64 = 2;
+const _: () = assert!(Class::Short as u64 == 0 && Class::Long as u64 == 1);
 /// Nothing was chosen.
 const NONE: u64 = u64::MAX;
 
@@ -88,20 +82,50 @@ pub fn choose(context: &TcContext, class: Option<Class>) {
         Some(class) => class as u64,
         None => NOT_SPLIT,
     };
-    // One after the other, for the stack of all of them is more than Linux 6.1 has left.
-    if look_at_packet(context.skb.skb, class) == 0 {
+    let (context, balancer) = (context.skb.skb, BalancerNumber(BALANCER.load()));
+    if balancer == BalancerNumber::TR {
+        forward_by_tr(context, class);
         return;
     }
-    match BalancerNumber(BALANCER.load()) {
+    // One after the other, for the stack of all of them is more than Linux 6.1 has left.
+    if look_at_packet(context, class) == 0 {
+        return;
+    }
+    match balancer {
         BalancerNumber::ECMP => choose_ecmp(),
         BalancerNumber::RPS => choose_rps(),
         BalancerNumber::DRB => choose_drb(),
         BalancerNumber::PRESTO => choose_presto(),
         BalancerNumber::LETFLOW => choose_letflow(),
-        BalancerNumber::TR => choose_tr(),
         _ => return,
     };
-    take_path(context.skb.skb);
+    take_path(context);
+}
+
+/// Chooses by TR, and has the packet take the path: all at once, for it is little.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn forward_by_tr(context: *mut __sk_buff, class: u64) -> u64 {
+    forward_in_order(context, class).map_or(0, |()| 1)
+}
+
+#[inline(always)]
+fn forward_in_order(context: *mut __sk_buff, class: u64) -> Option<()> {
+    let (site, scratch) = look(context, class)?;
+    let asked = asked_of(site, scratch)?;
+    let (balancer, flow) = (EarliestArrival { seed: SEED }, asked.flow()?);
+    let mut earliest = balancer.find(flow, &asked.paths, &asked.packet);
+    *asked.chosen = earliest.path.index() as u64;
+    // As it is read from a map, so that the verifier does not ask how the number came about: all ways
+    // through the search would differ to it.
+    // SAFETY: valid, as a reference is.
+    earliest.path = PathId::from_low_bits(unsafe { (&raw const *asked.chosen).read_volatile() });
+    let path = earliest.path;
+    asked
+        .paths
+        .send_in_order(earliest, asked.packet.bytes, flow);
+    // SAFETY: the context is the one that the kernel passed to the program.
+    mark_and_count(unsafe { &mut *context }, &asked, path)
 }
 
 const ETH_P_IP: u32 = 0x0800u16.to_be() as u32;
@@ -111,14 +135,20 @@ const ETH_P_IPV6: u32 = 0x86ddu16.to_be() as u32;
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn look_at_packet(context: *mut __sk_buff, class: u64) -> u64 {
-    let (Some(site), Some(scratch)) = (SITE_PATHS.get(0), scratch()) else {
-        return 0;
-    };
+    look(context, class).map_or(0, |_| 1)
+}
+
+#[inline(always)]
+fn look(
+    context: *mut __sk_buff,
+    class: u64,
+) -> Option<(&'static SitePaths, &'static mut PathScratch)> {
+    let (site, scratch) = (SITE_PATHS.get(0)?, scratch()?);
     // SAFETY: the context is the one that the kernel passed to the program.
     let skb = unsafe { &*context };
     let is_v6 = skb.protocol == ETH_P_IPV6;
     if site.known == 0 || !is_v6 && skb.protocol != ETH_P_IP {
-        return 0;
+        return None;
     }
     *scratch = PathScratch {
         now_ns: clock::monotonic_ns(),
@@ -126,12 +156,9 @@ pub extern "C" fn look_at_packet(context: *mut __sk_buff, class: u64) -> u64 {
         // SAFETY: the helper takes the context of the program.
         hash: unsafe { bpf_get_hash_recalc(context.cast()) }.into(),
         class,
-        chosen: Chosen {
-            path: NONE,
-            noted: EarliestFlow::default(),
-        },
+        path: NONE,
     };
-    1
+    Some((site, scratch))
 }
 
 /// Defines a function for each balancer, which the verifier checks once.
@@ -143,7 +170,7 @@ macro_rules! balancers {
         pub extern "C" fn $name() -> u64 {
             let choose: fn(&mut Asked<'_>) -> Option<PathId> = $choose;
             asked().and_then(|mut asked| {
-                asked.chosen.path = choose(&mut asked)?.index() as u64;
+                *asked.chosen = choose(&mut asked)?.index() as u64;
                 Some(())
             });
             0
@@ -168,21 +195,16 @@ balancers! {
         let gap_ns = asked.paths.site().gap_ns;
         Some(asked.choose(&LetFlow { gap_ns, seed: SEED }, asked.flow()?))
     };
-    choose_tr: |asked| {
-        let flow = asked.flow()?;
-        let noted = &mut asked.chosen.noted;
-        let earliest = EarliestArrival { seed: SEED };
-        Some(asked.paths.choose_in_order(&earliest, flow, noted, &asked.packet))
-    };
 }
 
 /// A packet, and the paths as it finds them.
 struct Asked<'a> {
     paths: LivePaths<'a, KernelWord>,
     packet: Packet,
-    class: Option<Class>,
-    /// Where the answer goes.
-    chosen: &'a mut Chosen,
+    /// As a number.
+    class: u64,
+    /// Where the number of the path goes.
+    chosen: &'a mut u64,
 }
 
 impl Asked<'_> {
@@ -195,7 +217,8 @@ impl Asked<'_> {
     #[inline(always)]
     fn flow<F>(&self) -> Option<&'static mut F> {
         const { assert!(size_of::<F>() <= 56 && align_of::<F>() <= 8) };
-        let slot = PATH_FLOWS.get_ptr_mut(self.packet.flow_hash as u32 % FLOWS as u32)?;
+        let place = self.packet.flow_hash as u32 & PATH_FLOW_MASK.load();
+        let slot = PATH_FLOWS.get_ptr_mut(place)?;
         // SAFETY: the value stays mapped while the program runs, and is made of integers. A flow whose
         // packets come on several CPUs may be noted out of order.
         let slot = unsafe { &mut *slot.cast::<FlowSlot>() };
@@ -212,11 +235,16 @@ impl Asked<'_> {
 /// What [`look_at_packet`] has noted, and where the answer goes.
 #[inline(always)]
 fn asked() -> Option<Asked<'static>> {
-    let (site, queues) = (SITE_PATHS.get(0)?, PATH_QUEUES.get(0)?);
-    let scratch = scratch()?;
-    let class = class(scratch.class);
+    asked_of(SITE_PATHS.get(0)?, scratch()?)
+}
+
+#[inline(always)]
+fn asked_of(site: &'static SitePaths, scratch: &'static mut PathScratch) -> Option<Asked<'static>> {
+    let (queues, class) = (PATH_QUEUES.get(0)?, scratch.class);
+    // Of the numbers of classes, the one of short flows alone has no bit.
+    let is_short = (class | class >> 1) & 1 ^ 1;
     Some(Asked {
-        paths: LivePaths::new(site, queues, class, scratch.now_ns),
+        paths: LivePaths::of_short(site, queues, is_short, scratch.now_ns),
         packet: Packet {
             now_ns: scratch.now_ns,
             bytes: scratch.bytes as u32,
@@ -224,7 +252,7 @@ fn asked() -> Option<Asked<'static>> {
             flow_hash: scratch.hash.wrapping_mul(0x9e37_79b9_0000_0001),
         },
         class,
-        chosen: &mut scratch.chosen,
+        chosen: &mut scratch.path,
     })
 }
 
@@ -247,21 +275,19 @@ pub extern "C" fn take_path(context: *mut __sk_buff) -> u64 {
 
 #[inline(always)]
 fn take_path_of(skb: &mut __sk_buff) -> Option<()> {
-    let config = &settings().config;
     let asked = asked()?;
-    let (chosen, bytes) = (&*asked.chosen, asked.packet.bytes);
-    if chosen.path == NONE {
+    if *asked.chosen == NONE {
         return None;
     }
-    let path = PathId::from_low_bits(chosen.path);
-    match BalancerNumber(BALANCER.load()) {
-        BalancerNumber::TR => {
-            let flow = asked.flow()?;
-            asked.paths.send_in_order(path, bytes, flow, &chosen.noted)
-        }
-        _ => asked.paths.send(path, bytes),
-    };
-    let mark = match asked.class {
+    let path = PathId::from_low_bits(*asked.chosen);
+    asked.paths.send(path, asked.packet.bytes);
+    mark_and_count(skb, &asked, path)
+}
+
+#[inline(always)]
+fn mark_and_count(skb: &mut __sk_buff, asked: &Asked<'_>, path: PathId) -> Option<()> {
+    let (config, class) = (&settings().config, class(asked.class));
+    let mark = match class {
         Some(Class::Short) => config.mark_bits.applied_to(skb.mark, config.short_mark),
         Some(Class::Long) => config.mark_bits.applied_to(skb.mark, config.long_mark),
         None => skb.mark,
@@ -269,7 +295,7 @@ fn take_path_of(skb: &mut __sk_buff) -> Option<()> {
     skb.mark = asked.paths.site().marked(mark, path);
     // SAFETY: a per-CPU value, and nothing interrupts a device's ingress on its CPU.
     let counters = unsafe { &mut *PATH_COUNTERS.get_ptr_mut(0)? };
-    counters.count(path, asked.class, bytes);
+    counters.count(path, class, asked.packet.bytes);
     Some(())
 }
 

@@ -14,9 +14,11 @@
 //! | `bare_pass` | a program that passes everything: the floor |
 //! | `known_flow` | a flow in the long tunnel, the steady state of bulk traffic |
 //! | `known_short_flow` | a flow below its threshold |
+//! | `known_short_flow_v6`, `known_short_flow_rated_v6` | both rows of short flows over IPv6 |
 //! | `known_short_flow_rated` | the same, its full packets put into the modelled queue of a short tunnel of known rate, which takes the precise clock |
 //! | `new_flow` | each packet the first of its flow, inserted where one was that is over, in a table of the default size |
 //! | `new_flow_cached`, `new_flow_128k` | the same in a table for 8,192 flows, half a megabyte, and in one of 128 KiB; the result says how large this machine's caches are |
+//! | `new_flow_v6`, `new_flow_cached_v6`, `new_flow_128k_v6` | the same over IPv6 |
 //! | `insertion_100`, `_10k`, `_1m` | each packet the first of its flow at so many a second, whose clock ticks as in traffic; `insertion_v6_*` over IPv6; above `floor_*`, which does nothing at the same pace |
 //! | `zipf_1m`, `zipf_1m_v6` | flows by Zipf's law (1.0) over 2^20 of them |
 //! | `mixed`, `mixed_v6` | three packets in four of 1,000 long flows, the fourth of one of 32,768 short ones |
@@ -26,17 +28,19 @@
 //! | `new_flow_50_sites` | `new_flow` beside 50 sites |
 //! | `new_long_flow` | `new_flow` with each packet long at once: as much as the packet costs that goes beyond a threshold, and no packet of a flow after it |
 //! | `new_long_flow_50_sites` | the same with the flow's site looked up among 50 |
-//! | `random_1m` | each packet of one of 2^20 flows, by chance, in a table of the default size |
-//! | `flood` | each packet the first of a flow of chance, but every 64th of one of 10,000 long flows |
+//! | `random_1m`, `random_1m_v6` | each packet of one of 2^20 flows, by chance, in a table of the default size |
+//! | `flood`, `flood_v6` | each packet the first of a flow of chance, but every 64th of one of 10,000 long flows |
 //! | `non_tcp` | a UDP datagram, which passes untreated |
 //! | `ipv6_known` | `known_flow` over IPv6 |
 //! | `lru_hash_known` | the peer: parse and count per flow in a plain `LRU_HASH` |
 //! | `lru_hash_ktime_known` | the peer with the time of the last packet |
-//! | `lru_hash_ipv6_known`, `lru_hash_new_flow`, `lru_hash_new_flow_cached`, `lru_hash_random_1m`, `lru_hash_flood`, `lru_hash_insertion_*`, `lru_hash_zipf_1m`, `lru_hash_mixed`, `lru_hash_trace_10_minutes` | the peer in the other cases |
+//! | `lru_hash_ipv6_known`, `lru_hash_new_flow`, `lru_hash_new_flow_cached`, `lru_hash_random_1m`, `lru_hash_flood`, `lru_hash_insertion_*`, `lru_hash_zipf_1m`, `lru_hash_mixed`, `lru_hash_trace_10_minutes` | the peer in the other cases; over IPv6 with `_v6` behind it |
 //!
 //! | `count_at_tunnel` | a packet that a tunnel's device is handed, counted by its mark; the floor is that of traffic control, some nanoseconds above `bare_pass` |
 //! | `count_at_site` | a packet that a device of the site is handed, counted by its flow |
 //! | `count_elsewhere` | the same program at a device that the agent has said nothing of: it looks and lets the packet go |
+//! | `mark_known`, `mark_known_v6` | a flow in the long tunnel, by the program that ships for traffic control; the floor is as above |
+//! | `tr_4_known`, `tr_16_known`, and with `_v6` | the same, each packet choosing by TR among so many idle tunnels: less `mark_known`, what the choice costs |
 //! | `balance_ecmp`, `_rps`, `_drb`, `_presto`, `_letflow`, `_tr_short`, `_tr_long`, `_tr_long_guarded` | a packet's choice among ten paths that stand still, for one flow whose state lies in a hash map |
 //! | `balance_nothing` | what is looked up for TR, without the choice |
 //!
@@ -67,16 +71,18 @@ mod balancers;
 mod case;
 mod cores;
 mod counting;
+mod fresh;
 mod listed;
 mod paced;
 mod shares;
 mod sites;
 mod trace;
+mod tunnels;
 
 use std::time::Duration;
 
 use aya::include_bytes_aligned;
-use case::{Case, FEWEST_RUNS, Pace, RUNS_OF_A_TICK};
+use case::{Case, Pace, RUNS_OF_A_TICK};
 use criterion::measurement::WallTime;
 use criterion::{
     BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
@@ -86,7 +92,7 @@ use flow_testbed::require;
 use flow_testbed::require::Requirement::Root;
 use loaded::Loaded;
 use splitter_policy::config::PolicyConfig;
-use splitter_policy::counters::{Counters, FlowEvent};
+use splitter_policy::counters::Counters;
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::pass_reason::PassReason;
 use splitter_policy::thresholds::Thresholds;
@@ -103,26 +109,12 @@ const TABLE_SIZE: u32 = 1 << 20;
 /// takes a slower path.
 const SHORT_RUNS: u32 = 100_000;
 
-/// Half a megabyte, of which most second-level caches hold all.
-const CACHED_TABLE_SIZE: u32 = 1 << 13;
-
-/// 128 KiB: its slots of IPv4 take 64 bytes a flow.
-const SMALL_TABLE_SIZE: u32 = 1 << 11;
-
 fn datapath(criterion: &mut Criterion) {
     require!(Root);
     let mut group = group(criterion, "datapath");
     shares::write();
     write_once();
-    let floods = [
-        ("flood", "split_flood", "split_long_flows"),
-        ("lru_hash_flood", "lru_hash_flood", "lru_hash_long_flows"),
-    ];
-    for (name, program, long_flows) in floods {
-        let mut fresh = loaded(YARDSTICK, &[program, long_flows]);
-        shares::warm_up(&mut fresh, &[long_flows]);
-        Case::new(name, program).measure(&mut group, &mut fresh);
-    }
+    fresh::measure_floods(&mut group);
     let mut yardstick = loaded(
         YARDSTICK,
         &[
@@ -140,24 +132,12 @@ fn datapath(criterion: &mut Criterion) {
         case.measure(&mut group, &mut yardstick);
     }
     drop(yardstick);
-    let names = ["new_flow", "lru_hash_new_flow"];
-    let names_cached = ["new_flow_cached", "lru_hash_new_flow_cached"];
-    let names_128k = ["new_flow_128k", "lru_hash_new_flow_128k"];
-    for (names, table_size) in [
-        (names, TABLE_SIZE),
-        (names_cached, CACHED_TABLE_SIZE),
-        (names_128k, SMALL_TABLE_SIZE),
-    ] {
-        let programs = ["lru_hash_new_flow", "split_new_flow"];
-        let mut fresh = loaded_with_room(YARDSTICK, &programs, table_size);
-        for case in new_flows(names, table_size) {
-            case.measure(&mut group, &mut fresh);
-        }
-    }
+    fresh::measure_first_packets(&mut group);
     paced::measure(&mut group);
     listed::measure(&mut group);
     sites::measure(&mut group);
     counting::measure(&mut group);
+    tunnels::measure(&mut group);
     balancers::measure(&mut group);
     group.finish();
 }
@@ -214,10 +194,7 @@ fn cases() -> Vec<Case> {
         },
         ..full_segment()
     };
-    let segment_v6 = Packet {
-        payload_bytes: 1_440,
-        ..Packet::tcp_v6()
-    };
+    let segment_v6 = full_segment_v6();
     let long: fn(&Counters) -> u64 = |counters| counters.packets(Class::Long, TunnelRole::Long);
     let short: fn(&Counters) -> u64 = |counters| counters.packets(Class::Short, TunnelRole::Short);
     vec![
@@ -239,6 +216,20 @@ fn cases() -> Vec<Case> {
             frame: from_port(2, full_segment()),
             runs_of_a_flow: SHORT_RUNS,
             ..Case::new("known_short_flow_rated", "split_unmarked")
+        },
+        Case {
+            counts: Some(short),
+            config: never_long,
+            frame: from_port(1, full_segment_v6()),
+            runs_of_a_flow: SHORT_RUNS,
+            ..Case::new("known_short_flow_v6", "split_unmarked")
+        },
+        Case {
+            counts: Some(short),
+            config: rated,
+            frame: from_port(2, full_segment_v6()),
+            runs_of_a_flow: SHORT_RUNS,
+            ..Case::new("known_short_flow_rated_v6", "split_unmarked")
         },
         Case {
             counts: Some(short),
@@ -266,20 +257,34 @@ fn cases() -> Vec<Case> {
             frame: segment_v6.bytes(),
             ..Case::new("lru_hash_ipv6_known", "lru_hash")
         },
+        by_chance("random_1m", full_segment()),
+        by_chance("random_1m_v6", full_segment_v6()),
         Case {
-            // Until every flow has come several times.
-            runs_before: 8 * TABLE_SIZE,
-            pace: Some(Pace::of_tick(RUNS_OF_A_TICK)),
-            counts: Some(split),
-            at_least: TRACKED,
-            ..Case::new("random_1m", "split_random")
+            counts: None,
+            at_least: 1.0,
+            program: "lru_hash_random",
+            ..by_chance("lru_hash_random_1m", full_segment())
         },
         Case {
-            runs_before: 8 * TABLE_SIZE,
-            pace: Some(Pace::of_tick(RUNS_OF_A_TICK)),
-            ..Case::new("lru_hash_random_1m", "lru_hash_random")
+            counts: None,
+            at_least: 1.0,
+            program: "lru_hash_random",
+            ..by_chance("lru_hash_random_1m_v6", full_segment_v6())
         },
     ]
+}
+
+/// Each packet of one of 2^20 flows, by chance.
+fn by_chance(name: &'static str, packet: Packet) -> Case {
+    Case {
+        // Until every flow has come several times.
+        runs_before: 8 * TABLE_SIZE,
+        pace: Some(Pace::of_tick(RUNS_OF_A_TICK)),
+        counts: Some(split),
+        at_least: TRACKED,
+        frame: packet.bytes(),
+        ..Case::new(name, "split_random")
+    }
 }
 
 /// The part of 2^20 random flows that finds a slot in a table made for as many.
@@ -290,39 +295,6 @@ fn split(counters: &Counters) -> u64 {
     let classes = Class::ALL.into_iter();
     let sent = classes.flat_map(|class| TunnelRole::ALL.map(|it| counters.packets(class, it)));
     sent.sum()
-}
-
-/// Each packet the first of its flow, in tables for so many flows.
-fn new_flows(names: [&'static str; 2], table_size: u32) -> [Case; 2] {
-    let [ours, peer] = names;
-    // Until the table is full and each new flow takes another's place.
-    let runs_before = 4 * table_size;
-    // As many as find slots whose flows are over: with more, those of the same time evict each other,
-    // which is a flood, and passes the table by.
-    let pace = Pace {
-        runs: (table_size / 4).min(SHORT_RUNS),
-        step_ns: 250_000_000,
-        fewest: FEWEST_RUNS,
-    };
-    let case = |name, program| {
-        let case = Case::new(name, program);
-        Case {
-            config: PolicyConfig {
-                idle_timeout_ns: 1,
-                ..case.config
-            },
-            runs_before,
-            pace: Some(pace),
-            ..case
-        }
-    };
-    [
-        Case {
-            counts: Some(|counters| counters.events(FlowEvent::Started)),
-            ..case(ours, "split_new_flow")
-        },
-        case(peer, "lru_hash_new_flow"),
-    ]
 }
 
 fn loaded(object: &[u8], programs: &[&str]) -> Loaded {
@@ -342,6 +314,13 @@ fn full_segment() -> Packet {
     }
 }
 
+fn full_segment_v6() -> Packet {
+    Packet {
+        payload_bytes: 1_440,
+        ..Packet::tcp_v6()
+    }
+}
+
 fn from_port(port: u16, packet: Packet) -> Vec<u8> {
     let upper = Upper::Tcp {
         ports: (port, 443),
@@ -351,11 +330,12 @@ fn from_port(port: u16, packet: Packet) -> Vec<u8> {
     Packet { upper, ..packet }.bytes()
 }
 
-/// Goes on to another flow: raises the source port of a frame without options.
+/// Goes on to another flow: raises the source port of a frame without options or extension headers.
 fn next_port(frame: &mut [u8]) {
-    const SOURCE_PORT: std::ops::Range<usize> = 34..36;
-    let port = u16::from_be_bytes([frame[SOURCE_PORT.start], frame[SOURCE_PORT.start + 1]]);
-    frame[SOURCE_PORT].copy_from_slice(&port.wrapping_add(2).to_be_bytes());
+    const IPV6: [u8; 2] = 0x86dd_u16.to_be_bytes();
+    let at = if frame[12..14] == IPV6 { 54 } else { 34 };
+    let port = u16::from_be_bytes([frame[at], frame[at + 1]]);
+    frame[at..at + 2].copy_from_slice(&port.wrapping_add(2).to_be_bytes());
 }
 
 const fn gigabit() -> ServiceTime {

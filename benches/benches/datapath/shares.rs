@@ -32,18 +32,18 @@ pub(super) fn write() {
 
 /// Sends each of the long flows' packets in front of the flood, through the
 /// programs that know them.
-pub(super) fn warm_up(loaded: &mut Loaded, programs: &[&str]) {
+pub(super) fn warm_up(loaded: &mut Loaded, programs: &[&str], frame: &[u8]) {
     loaded.pass_time(eager(), TICK_NS);
     for program in programs {
         let packets = LONG_FLOWS * PACKETS_BEFORE;
-        loaded.run_xdp(program, &long_flow(0), None, packets);
+        loaded.run_xdp(program, frame, None, packets);
     }
 }
 
 /// Long flows that keep class, tunnel and count under the flood.
 fn long_flows_kept_percent() -> f64 {
     let mut loaded = loaded(YARDSTICK, &["split_long_flows", "split_flood"]);
-    warm_up(&mut loaded, &["split_long_flows"]);
+    warm_up(&mut loaded, &["split_long_flows"], &long_flow(0));
     let packets = FLOOD / (LONG_EVERY - 1) * LONG_EVERY;
     loaded.run_xdp("split_flood", &long_flow(0), None, packets);
     let of_each = u64::from(packets / LONG_EVERY / LONG_FLOWS);

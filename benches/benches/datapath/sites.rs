@@ -8,8 +8,9 @@ use splitter_policy::thresholds::{ThresholdIndex, Thresholds};
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::case::Case;
+use super::fresh::new_flows;
 use super::loaded::Loaded;
-use super::{TABLE_SIZE, YARDSTICK, loaded_with_room, new_flows};
+use super::{TABLE_SIZE, YARDSTICK, full_segment, loaded_with_room};
 
 /// The sites besides the one that the frames lead to.
 const OTHERS: u8 = 49;
@@ -51,7 +52,7 @@ pub(super) fn measure(group: &mut BenchmarkGroup<'_, WallTime>) {
     for (name, thresholds, of_frames, counts) in cases {
         let mut fresh = loaded_with_room(YARDSTICK, &["split_new_flow"], TABLE_SIZE);
         fill(&mut fresh, &thresholds, of_frames);
-        let [case, _] = new_flows([name, ""], TABLE_SIZE);
+        let [case, _] = new_flows([name, ""], &full_segment().bytes(), TABLE_SIZE);
         let config = PolicyConfig {
             thresholds,
             ..case.config

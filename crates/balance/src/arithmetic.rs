@@ -73,6 +73,17 @@ pub fn opaque(number: u64) -> u64 {
     number
 }
 
+/// Zero, of which neither the compiler nor the kernel's verifier knows that it is: what is added to it is a
+/// number like any other to them. `of` is any number that they do not know.
+#[inline(always)]
+pub fn unforeseen_zero(of: u64) -> u64 {
+    if cfg!(target_arch = "bpf") {
+        opaque(of).wrapping_sub(of)
+    } else {
+        0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

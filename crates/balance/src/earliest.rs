@@ -1,7 +1,7 @@
 //! The earliest arrival in order: [`Tr::bonding`](crate::Tr::bonding) for hosts with little memory and a
 //! small stack.
 
-use super::arithmetic::{less, min, saturating_add, select};
+use super::arithmetic::unforeseen_zero;
 use super::random::draw;
 use super::{Balancer, LastPath, Packet, PathId, PathSet, Paths};
 
@@ -26,8 +26,23 @@ pub struct EarliestFlow {
     reserved: [u8; 7],
 }
 
-/// The arrival by a path that is left out. Of all others it is less.
-const OUT: u64 = u64::MAX;
+/// The path of a packet, and when it is predicted to arrive by that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Earliest {
+    /// The path.
+    pub path: PathId,
+    /// The time of arrival.
+    pub arrives_ns: u64,
+}
+
+impl EarliestFlow {
+    /// Notes that a packet of the flow was sent, which those that follow may not overtake.
+    #[inline(always)]
+    pub const fn note(&mut self, sent: Earliest) {
+        self.arrives_ns = sent.arrives_ns;
+        self.last.set(sent.path);
+    }
+}
 
 impl Balancer for EarliestArrival {
     type Flow = EarliestFlow;
@@ -41,80 +56,95 @@ impl Balancer for EarliestArrival {
         paths: &P,
         packet: &Packet,
     ) -> PathId {
-        let mut order = InOrder {
-            candidates: paths.candidates().bits().into(),
-            after_ns: flow.arrives_ns,
-            last: match flow.last.get() {
-                Some(last) => 1 << last.index(),
-                None => u64::MAX,
-            },
-        };
-        let mut least_ns = order.least_ns(paths, packet);
-        if least_ns == OUT {
-            // The last one's path has failed, and no other is in order.
-            order.last = u64::MAX;
-            least_ns = order.least_ns(paths, packet);
-        }
-        let best = order.those_at(least_ns, paths, packet);
-        let path = match best.only() {
-            Some(path) => path,
-            None => best.pick(draw(self.seed, packet.flow_hash, 0)),
-        };
-        flow.arrives_ns = least_ns;
-        flow.last.set(path)
+        let earliest = self.find(flow, paths, packet);
+        flow.note(earliest);
+        earliest.path
     }
 }
 
-/// What keeps a packet in order: bits of the paths there are, and of those that need not be late.
+impl EarliestArrival {
+    /// Chooses the path of a packet whose flow is not to [`note`](EarliestFlow::note) it before it was
+    /// sent; [`choose`](Balancer::choose) has it note it at once.
+    #[inline(always)]
+    pub fn find<P: Paths + ?Sized>(
+        &self,
+        flow: &EarliestFlow,
+        paths: &P,
+        packet: &Packet,
+    ) -> Earliest {
+        let none = unforeseen_zero(packet.now_ns);
+        let unbound = match flow.last.get() {
+            Some(last) => 1 << last.index(),
+            None => u64::MAX,
+        };
+        let mut order = InOrder {
+            after_ns: flow.arrives_ns.wrapping_add(none),
+            unbound: none.wrapping_add(unbound),
+            none,
+        };
+        let mut best = order.best(paths, packet);
+        if best.paths.is_empty() {
+            // The last one's path has failed, and no other is in order.
+            order.unbound = none.wrapping_add(u64::MAX);
+            best = order.best(paths, packet);
+        }
+        Earliest {
+            path: match best.paths.only() {
+                Some(path) => path,
+                None => best.paths.pick(draw(self.seed, packet.flow_hash, 0)),
+            },
+            arrives_ns: best.arrives_ns,
+        }
+    }
+}
+
+/// What keeps a packet in order: the time that it must not arrive before, and the bits of the paths that
+/// are not bound to it; and zero.
 struct InOrder {
-    candidates: u64,
     after_ns: u64,
-    last: u64,
+    unbound: u64,
+    none: u64,
+}
+
+/// The paths by which a packet arrives first.
+struct Best {
+    arrives_ns: u64,
+    paths: PathSet,
 }
 
 impl InOrder {
-    /// Predicts the arrival by a path, its own time on the wire counted. Without a branch, which a
-    /// kernel's verifier would follow both ways for each path.
+    /// Goes once through the paths there are, with a branch for each comparison: of few tunnels nearly all
+    /// are the same from packet to packet, and a processor foresees them.
+    ///
+    /// The kernel's verifier tells states of a program apart by numbers that it can foresee, and would follow
+    /// each way through the branches by itself: so all that is kept from one path to the next is what it
+    /// knows nothing of, whatever way led there.
     #[inline(always)]
-    fn arrival_ns<P: Paths + ?Sized>(&self, path: PathId, paths: &P, packet: &Packet) -> u64 {
-        let view = paths.view(path);
-        let mut arrival_ns = packet.now_ns;
-        for delay_ns in [
-            view.propagation_ns,
-            view.local_backlog_ns,
-            view.remote_backlog_ns,
-            view.service.of(packet.bytes as u64),
-        ] {
-            arrival_ns = saturating_add(arrival_ns, delay_ns);
-        }
-        let arrival_ns = min(arrival_ns, OUT - 1);
-        let is_candidate = self.candidates >> path.index() & 1;
-        let is_bound = 1 ^ (self.last >> path.index() & 1);
-        let is_out = (1 ^ is_candidate) | (less(arrival_ns, self.after_ns) & is_bound);
-        select(is_out, OUT, arrival_ns)
-    }
-
-    #[inline(always)]
-    fn least_ns<P: Paths + ?Sized>(&self, paths: &P, packet: &Packet) -> u64 {
-        let mut least_ns = OUT;
+    fn best<P: Paths + ?Sized>(&self, paths: &P, packet: &Packet) -> Best {
+        let (mut arrives_ns, mut best) = (u64::MAX.wrapping_add(self.none), self.none);
+        let (mut rest, mut unbound) = (u64::from(paths.candidates().bits()), self.unbound);
         for path in PathId::all() {
-            if cfg!(target_arch = "bpf") || self.candidates >> path.index() & 1 != 0 {
-                least_ns = min(least_ns, self.arrival_ns(path, paths, packet));
+            if rest == 0 {
+                break;
             }
-        }
-        least_ns
-    }
-
-    #[inline(always)]
-    fn those_at<P: Paths + ?Sized>(&self, least_ns: u64, paths: &P, packet: &Packet) -> PathSet {
-        let mut bits = 0;
-        for path in PathId::all() {
-            if cfg!(target_arch = "bpf") || self.candidates >> path.index() & 1 != 0 {
-                let arrival_ns = self.arrival_ns(path, paths, packet);
-                bits |= (1 ^ less(least_ns, arrival_ns)) << path.index();
+            if rest & 1 != 0 {
+                let arrival_ns = paths.arrival_ns(path, packet);
+                let is_in_order = arrival_ns >= self.after_ns || unbound & 1 != 0;
+                if is_in_order && arrival_ns <= arrives_ns {
+                    if arrival_ns < arrives_ns {
+                        best = self.none;
+                    }
+                    arrives_ns = arrival_ns;
+                    best = best.wrapping_add(1 << path.index());
+                }
             }
+            rest >>= 1;
+            unbound >>= 1;
         }
-        PathSet::from_bits(bits as u16)
+        Best {
+            arrives_ns,
+            paths: PathSet::from_bits(best as u16),
+        }
     }
 }
 

@@ -65,7 +65,7 @@ pub mod ttl;
 mod virtual_queue;
 
 pub use active_flows::{ActiveFlows, Activity};
-pub use earliest::{EarliestArrival, EarliestFlow};
+pub use earliest::{Earliest, EarliestArrival, EarliestFlow};
 pub use ecmp::Ecmp;
 pub use letflow::{LetFlow, LetFlowFlow};
 pub use path::{PathView, Paths, Snapshot};

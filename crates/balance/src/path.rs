@@ -1,7 +1,7 @@
 //! Paths as a host describes them: delay, backlog, weight, flows.
 
 use super::arithmetic::{min, saturating_add, select};
-use super::{MAX_PATHS, PathId, PathSet};
+use super::{MAX_PATHS, Packet, PathId, PathSet};
 use crate::ServiceTime;
 
 /// The state of a path now, towards one destination.
@@ -68,6 +68,27 @@ pub trait Paths {
             arrivals_ns[path.index()] = select(is_known, min(arrival_ns, u64::MAX - 1), u64::MAX);
         }
         arrivals_ns
+    }
+
+    /// Predicts when `packet` would reach the switch before its destination by a path that is in
+    /// [`known`](Self::known): all delays of its [`view`](Self::view) after the packet's time, and its own
+    /// time on the wire.
+    ///
+    /// A host may have it at less than a view, or without looking for what overflows: the numbers must be
+    /// the same where nothing does.
+    #[inline(always)]
+    fn arrival_ns(&self, path: PathId, packet: &Packet) -> u64 {
+        let view = self.view(path);
+        let mut arrival_ns = packet.now_ns;
+        for delay_ns in [
+            view.propagation_ns,
+            view.local_backlog_ns,
+            view.remote_backlog_ns,
+            view.service.of(packet.bytes as u64),
+        ] {
+            arrival_ns = saturating_add(arrival_ns, delay_ns);
+        }
+        min(arrival_ns, u64::MAX - 1)
     }
 
     /// The paths to choose among: the usable ones, and all if none is.

@@ -5,9 +5,9 @@
 //! there, which go first where tunnels are shaped, and all of it. A host keeps them in memory that its
 //! CPUs share, and adds to them by atomic operations: no packet is lost to another CPU's.
 
-use flow_balance::arithmetic::{less, max, min, saturating_add, select};
+use flow_balance::arithmetic::opaque;
 use flow_balance::{
-    Balancer, EarliestArrival, EarliestFlow, MAX_PATHS, Packet, PathId, PathSet, PathView, Paths,
+    Earliest, EarliestArrival, EarliestFlow, MAX_PATHS, Packet, PathId, PathSet, PathView, Paths,
     ServiceTime,
 };
 
@@ -66,7 +66,7 @@ pub struct SitePaths {
     pub gap_ns: u64,
     /// The bits of the kernel's mark that tell tunnels apart.
     pub mark_mask: u32,
-    /// Not 0 where short flows go first in each tunnel.
+    /// 1 where short flows go first in each tunnel, else 0.
     pub has_priority: u32,
     /// The tunnels, in the order of the configuration.
     pub tunnels: [TunnelPath; MAX_PATHS],
@@ -76,11 +76,14 @@ pub struct SitePaths {
 #[repr(C)]
 #[derive(Clone, Debug, Default)]
 pub struct TunnelQueues<W> {
-    /// Of what goes first.
-    first: [W; MAX_PATHS],
-    /// Of everything.
-    all: [W; MAX_PATHS],
+    /// Of what goes [`FIRST`], and of [`ALL`].
+    of: [[W; MAX_PATHS]; 2],
 }
+
+/// What goes first.
+const FIRST: usize = 0;
+/// Everything.
+const ALL: usize = 1;
 
 /// Counts of one CPU: what was sent by each tunnel; 512 bytes.
 #[repr(C)]
@@ -128,7 +131,8 @@ impl PathCounters {
 pub struct LivePaths<'a, W> {
     site: &'a SitePaths,
     queues: &'a TunnelQueues<W>,
-    goes_first: bool,
+    /// What the packet waits for: [`FIRST`] or [`ALL`].
+    waits_for: usize,
     now_ns: u64,
 }
 
@@ -161,11 +165,29 @@ impl<'a, W: SharedWord> LivePaths<'a, W> {
         class: Option<Class>,
         now_ns: u64,
     ) -> Self {
-        let is_short = matches!(class, Some(Class::Short));
+        Self::of_short(
+            site,
+            queues,
+            matches!(class, Some(Class::Short)).into(),
+            now_ns,
+        )
+    }
+
+    /// The paths as a packet finds them; `is_short` is 1 if its flow is short, else 0: a number, because a
+    /// kernel's verifier would follow both ways of a branch through all that comes after it.
+    #[inline(always)]
+    pub fn of_short(
+        site: &'a SitePaths,
+        queues: &'a TunnelQueues<W>,
+        is_short: u64,
+        now_ns: u64,
+    ) -> Self {
+        let goes_first = is_short & u64::from(site.has_priority);
         Self {
             site,
             queues,
-            goes_first: is_short && site.has_priority != 0,
+            // The verifier has to know the bound, which a compiler knows already.
+            waits_for: opaque(ALL as u64 ^ goes_first) as usize & ALL,
             now_ns,
         }
     }
@@ -174,42 +196,6 @@ impl<'a, W: SharedWord> LivePaths<'a, W> {
     #[inline(always)]
     pub const fn site(&self) -> &'a SitePaths {
         self.site
-    }
-
-    /// Chooses the path of a packet so that its flow stays in order, and notes in `noted` what the flow is
-    /// to note if the queue in front of the path takes it: the first of two steps, and
-    /// [`send_in_order`](Self::send_in_order) the second. The kernel's programs have a function for each,
-    /// which its verifier checks once; [`forward_in_order`](Self::forward_in_order) is both.
-    #[inline(always)]
-    pub fn choose_in_order(
-        &self,
-        balancer: &EarliestArrival,
-        flow: &EarliestFlow,
-        noted: &mut EarliestFlow,
-        packet: &Packet,
-    ) -> PathId {
-        *noted = *flow;
-        balancer.choose(&mut (), noted, self, packet)
-    }
-
-    /// Puts a packet into the queue in front of its path, and has its flow note it if the queue takes it.
-    /// Returns true if so.
-    ///
-    /// A packet that is dropped there leaves its place to the next one, which may arrive earlier than it
-    /// would have: earlier, too, than the last packet that really went, by another path.
-    #[inline(always)]
-    pub fn send_in_order(
-        &self,
-        path: PathId,
-        bytes: u32,
-        flow: &mut EarliestFlow,
-        noted: &EarliestFlow,
-    ) -> bool {
-        let is_taken = self.send(path, bytes);
-        if is_taken {
-            *flow = *noted;
-        }
-        is_taken
     }
 
     /// Has a packet take a path on which its flow stays in order. Returns the path, and true if the queue
@@ -221,64 +207,61 @@ impl<'a, W: SharedWord> LivePaths<'a, W> {
         flow: &mut EarliestFlow,
         packet: &Packet,
     ) -> (PathId, bool) {
-        let mut noted = EarliestFlow::default();
-        let path = self.choose_in_order(balancer, flow, &mut noted, packet);
-        let is_taken = self.send_in_order(path, packet.bytes, flow, &noted);
-        (path, is_taken)
+        let earliest = balancer.find(flow, self, packet);
+        let is_taken = self.send_in_order(earliest, packet.bytes, flow);
+        (earliest.path, is_taken)
+    }
+
+    /// Puts a packet into the queue in front of the path that was [found](EarliestArrival::find), and has
+    /// its flow note it if the queue takes it. Returns true if so. The second step of
+    /// [`forward_in_order`](Self::forward_in_order), for hosts that do something between both.
+    ///
+    /// A packet that is dropped there leaves its place to the next one, which may arrive earlier than it
+    /// would have: earlier, too, than the last packet that really went, by another path.
+    #[inline(always)]
+    pub fn send_in_order(&self, found: Earliest, bytes: u32, flow: &mut EarliestFlow) -> bool {
+        let is_taken = self.send(found.path, bytes);
+        if is_taken {
+            flow.note(found);
+        }
+        is_taken
     }
 
     /// Puts a packet into the queue in front of a tunnel. Where that is full already it is dropped
     /// there, and so not counted. Returns true if it was put there.
     #[inline(always)]
     pub fn send(&self, path: PathId, bytes: u32) -> bool {
-        if self.is_full(path) {
+        let index = path.index();
+        let (tunnel, now_ns) = (&self.site.tunnels[index], self.now_ns);
+        let (first, all) = (&self.queues.of[FIRST][index], &self.queues.of[ALL][index]);
+        let (first_ns, all_ns) = (first.get(), all.get());
+        let is_full = if self.waits_for == FIRST {
+            first_ns > now_ns.saturating_add(tunnel.queue_ns)
+        } else {
+            all_ns > first_ns.max(now_ns).saturating_add(tunnel.queue_ns)
+        };
+        if is_full {
             return false;
         }
-        let tunnel = &self.site.tunnels[path.index()];
-        let (service_ns, now_ns) = (tunnel.service.of(bytes as u64), self.now_ns);
-        let (first, all) = (
-            &self.queues.first[path.index()],
-            &self.queues.all[path.index()],
-        );
-        add(all, now_ns, service_ns);
-        if self.goes_first {
-            add(first, now_ns, service_ns);
+        let service_ns = tunnel.service.of(bytes as u64);
+        add(all, all_ns, now_ns, service_ns);
+        if self.waits_for == FIRST {
+            add(first, first_ns, now_ns, service_ns);
         }
         true
-    }
-
-    /// Tells if the queue in front of a tunnel drops what comes now. Without a branch for the class, of
-    /// which a kernel's verifier would follow both ways.
-    #[inline(always)]
-    fn is_full(&self, path: PathId) -> bool {
-        let (first_ns, all_ns) = (
-            self.queues.first[path.index()].get(),
-            self.queues.all[path.index()].get(),
-        );
-        let goes_first = self.goes_first.into();
-        let own_ns = select(goes_first, first_ns, all_ns);
-        let empty_ns = select(goes_first, self.now_ns, max(first_ns, self.now_ns));
-        let queue_ns = self.site.tunnels[path.index()].queue_ns;
-        less(saturating_add(empty_ns, queue_ns), own_ns) != 0
     }
 
     /// When the last byte in front of each tunnel will have left that a packet waits for.
     #[inline(always)]
     fn free_at_ns(&self, path: PathId) -> u64 {
-        let queues = if self.goes_first {
-            &self.queues.first
-        } else {
-            &self.queues.all
-        };
-        queues[path.index()].get()
+        self.queues.of[self.waits_for][path.index()].get()
     }
 }
 
-/// Lets a queue that is empty begin at `now_ns`, and adds to it. If the exchange fails another CPU
-/// has just added to it.
+/// Lets a queue that was empty when it was read begin at `now_ns`, and adds to it. If the exchange fails
+/// another CPU has added to it meanwhile.
 #[inline(always)]
-fn add<W: SharedWord>(queue: &W, now_ns: u64, service_ns: u64) {
-    let free_at_ns = queue.get();
+fn add<W: SharedWord>(queue: &W, free_at_ns: u64, now_ns: u64, service_ns: u64) {
     if free_at_ns < now_ns {
         queue.exchange(free_at_ns, now_ns);
     }
@@ -302,7 +285,7 @@ impl<W: SharedWord> Paths for LivePaths<'_, W> {
         let free_at_ns = self.free_at_ns(path);
         PathView {
             propagation_ns: tunnel.propagation_ns,
-            local_backlog_ns: max(free_at_ns, self.now_ns) - self.now_ns,
+            local_backlog_ns: free_at_ns.saturating_sub(self.now_ns),
             service: tunnel.service,
             weight: tunnel.weight,
             ..PathView::default()
@@ -314,20 +297,14 @@ impl<W: SharedWord> Paths for LivePaths<'_, W> {
         self.site.tunnels[path.index()].weight
     }
 
+    /// Where both sums are below 2^64, which is so of delays that a configuration can state.
     #[inline(always)]
-    fn arrivals_ns(&self, now_ns: u64) -> [u64; MAX_PATHS] {
-        let mut arrivals_ns = [0; MAX_PATHS];
-        for path in PathId::all() {
-            let starts_ns = max(self.free_at_ns(path), now_ns);
-            let tunnel = &self.site.tunnels[path.index()];
-            let arrival_ns = min(
-                saturating_add(starts_ns, tunnel.propagation_ns),
-                u64::MAX - 1,
-            );
-            let is_unknown = less(self.site.known >> path.index() & 1, 1);
-            arrivals_ns[path.index()] = select(is_unknown, u64::MAX, arrival_ns);
-        }
-        arrivals_ns
+    fn arrival_ns(&self, path: PathId, packet: &Packet) -> u64 {
+        let tunnel = &self.site.tunnels[path.index()];
+        self.free_at_ns(path)
+            .max(packet.now_ns)
+            .wrapping_add(tunnel.propagation_ns)
+            .wrapping_add(tunnel.service.of(packet.bytes as u64))
     }
 }
 

@@ -4,6 +4,8 @@
 //! instruction set v3 (RFC 9669 without division by signed numbers and the like), which is what the
 //! programs are compiled for.
 
+use std::collections::BTreeSet;
+
 use aya_obj::generated::*;
 
 use crate::context::{CONTEXT, Context};
@@ -11,6 +13,7 @@ use crate::counts::Counts;
 use crate::fault::Fault;
 use crate::helpers::{self, MAPS};
 use crate::machine::Machine;
+use crate::maps::Owner;
 
 /// Of each function's frame, and how many functions may be in the middle of something.
 const FRAME_BYTES: usize = 512;
@@ -27,6 +30,9 @@ const SPOILT: u64 = 0xdead_beef_dead_beef;
 
 const FRAME_POINTER: usize = 10;
 
+/// Of a processor's cache.
+const LINE_BYTES: u64 = 64;
+
 /// Runs a program until it exits: what it returned, and what it executed. A fault comes with the
 /// number of its instruction.
 pub(crate) fn run(
@@ -42,6 +48,7 @@ pub(crate) fn run(
         context,
         registers,
         counts: Counts::default(),
+        lines: BTreeSet::new(),
         callers: Vec::new(),
         next: 0,
     };
@@ -49,7 +56,7 @@ pub(crate) fn run(
         let at = run.next;
         let step = run.step(instructions).map_err(|fault| (at, fault))?;
         if let Step::Exit(returned) = step {
-            return Ok((returned, run.counts));
+            return Ok((returned, run.counted()));
         }
     }
 }
@@ -59,6 +66,8 @@ struct Running<'a> {
     context: &'a mut Context,
     registers: [u64; 11],
     counts: Counts,
+    /// The cache lines that were written, by their numbers.
+    lines: BTreeSet<u64>,
     callers: Vec<Caller>,
     next: usize,
 }
@@ -225,6 +234,7 @@ impl Running<'_> {
         let address = self.address(instruction.dst_reg(), instruction);
         self.counts.stores += 1;
         self.count_stack(address);
+        self.lines.insert(address / LINE_BYTES);
         let value = if u32::from(instruction.code & 7) == BPF_ST {
             instruction.imm as u64
         } else {
@@ -279,6 +289,23 @@ impl Running<'_> {
             self.registers[usize::from(instruction.src_reg())]
         } else {
             instruction.imm as u64
+        }
+    }
+
+    /// The counts, with the lines that maps have of those that were written.
+    fn counted(&self) -> Counts {
+        let of = |owner| {
+            let maps = self.machine.maps.iter().filter(|it| it.owner == owner);
+            let maps: Vec<_> = maps.collect();
+            let lines = self.lines.iter().map(|line| line * LINE_BYTES);
+            lines
+                .filter(|line| maps.iter().any(|it| it.holds(*line)))
+                .count() as u64
+        };
+        Counts {
+            flow_lines: of(Owner::Flow),
+            shared_lines: of(Owner::All),
+            ..self.counts
         }
     }
 

@@ -14,8 +14,24 @@ pub(crate) struct Map {
     pub(crate) key_bytes: usize,
     pub(crate) value_bytes: usize,
     pub(crate) entries: u32,
+    /// Who else writes its values.
+    pub(crate) owner: Owner,
     store: Store,
 }
+
+/// The cores that write one value of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// One: each has values of its own.
+    Core,
+    /// The one that has the packets of a flow.
+    Flow,
+    /// All of them.
+    All,
+}
+
+/// The maps that hold flows.
+const FLOW_TABLES: [&str; 4] = ["FLOWS_V4", "FLOWS_V6", "TAGS", "PATH_FLOWS"];
 
 #[derive(Debug)]
 enum Store {
@@ -51,8 +67,14 @@ impl Map {
                 return Err(Fault::Map { name, kind });
             }
         };
+        let owner = match kind {
+            PER_CPU_ARRAY | PER_CPU_HASH => Owner::Core,
+            _ if FLOW_TABLES.contains(&name) => Owner::Flow,
+            _ => Owner::All,
+        };
         Ok(Self {
             name: name.to_owned(),
+            owner,
             key_bytes: map.key_size() as usize,
             value_bytes,
             entries,
@@ -117,6 +139,16 @@ impl Map {
             }
             Store::Hash(values) | Store::Trie(values) => {
                 values.values().map(|it| memory.region(*it)).collect()
+            }
+        }
+    }
+
+    /// Tells if the address is that of a value, or of a part of one.
+    pub(crate) fn holds(&self, address: u64) -> bool {
+        match &self.store {
+            Store::Array(region) => region.contains(address),
+            Store::Hash(values) | Store::Trie(values) => {
+                values.values().any(|it| it.contains(address))
             }
         }
     }

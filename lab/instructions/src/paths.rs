@@ -87,7 +87,7 @@ pub fn all() -> Vec<Path> {
 pub fn table<'a>(rows: impl Iterator<Item = (&'a str, &'a Counts)> + Clone) -> String {
     let width = rows.clone().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut table = format!(
-        "{:width$}  instructions  loads  stores  on stack  atomics  functions  helpers\n",
+        "{:width$}  instructions  loads  stores  on stack  atomics  flow lines  shared lines  functions  helpers\n",
         "path"
     );
     for (name, counts) in rows {
@@ -97,13 +97,15 @@ pub fn table<'a>(rows: impl Iterator<Item = (&'a str, &'a Counts)> + Clone) -> S
             stores,
             stack_accesses,
             atomics,
+            flow_lines,
+            shared_lines,
             function_calls,
             helper_calls,
         } = counts;
         let _ = writeln!(
             table,
             "{name:width$}  {instructions:>12}  {loads:>5}  {stores:>6}  {stack_accesses:>8}  \
-             {atomics:>7}  {function_calls:>9}  {helper_calls:>7}"
+             {atomics:>7}  {flow_lines:>10}  {shared_lines:>12}  {function_calls:>9}  {helper_calls:>7}"
         );
     }
     table

@@ -104,7 +104,8 @@ impl Record {
 
 impl Judgement {
     /// Instructions may exceed what is recorded by a little; calls of helpers, of which each takes as
-    /// long as twenty of them and a clock more than a hundred, by none.
+    /// long as twenty of them and a clock more than a hundred, by none, and cache lines that go from core
+    /// to core neither.
     fn compare(&mut self, name: &str, recorded: &Counts, now: &Counts) {
         let figures = [
             (
@@ -114,6 +115,7 @@ impl Judgement {
                 ALLOWED_PERCENT,
             ),
             ("helper calls", recorded.helper_calls, now.helper_calls, 0),
+            ("shared lines", recorded.shared_lines, now.shared_lines, 0),
         ];
         for (what, before, after, allowed) in figures {
             let line = || format!("{name}: {after} {what}, recorded are {before}");
@@ -132,7 +134,7 @@ impl Judgement {
             return None;
         }
         let mut text = format!(
-            "the kernel programs execute more than is recorded (instructions may exceed that by {ALLOWED_PERCENT} %, helper calls not at all):\n"
+            "the kernel programs execute more than is recorded (instructions may exceed that by {ALLOWED_PERCENT} %, helper calls and lines that cores share not at all):\n"
         );
         for problem in &self.problems {
             let _ = writeln!(text, "  {problem}");
@@ -180,6 +182,20 @@ mod tests {
         assert_eq!(called.problems, ["known: 2 helper calls, recorded are 1"]);
         assert_eq!(called.gains, ["known: 150 instructions, recorded are 200"]);
         assert_eq!(recorded.judge(&record(150, 0)).complaint(), None);
+    }
+
+    #[test]
+    fn one_more_line_that_cores_share_is_a_problem() {
+        let with = |shared_lines| {
+            let mut with = record(200, 1);
+            with.0.get_mut("known").unwrap().shared_lines = shared_lines;
+            with
+        };
+        assert_eq!(
+            with(0).judge(&with(1)).problems,
+            ["known: 1 shared lines, recorded are 0"]
+        );
+        assert_eq!(with(1).judge(&with(0)).complaint(), None);
     }
 
     #[test]

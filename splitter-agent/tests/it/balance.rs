@@ -22,7 +22,7 @@ const SEND_BUFFER_BYTES: usize = 100_000;
 const LONGER_THAN_A_FLOWLETS_GAP: Duration = Duration::from_millis(70);
 
 /// The keys for `balance`, with both tunnels shaped to their rates.
-fn balanced(site: &Site, balance: &str, peers: bool) -> String {
+pub(crate) fn balanced(site: &Site, balance: &str, peers: bool) -> String {
     let mut text = format!("balance = '{balance}'\npolicy = 'share'\n");
     for (index, rate_mbit) in RATES_MBIT.into_iter().enumerate() {
         let gateways = site.topology.borders[0].gateway_addresses(index);
@@ -172,6 +172,41 @@ fn another_balancer_takes_the_place_of_one_without_a_restart() {
             // By turns, whatever they carry.
             let share = sent[1] as f64 / (sent[0] + sent[1]) as f64;
             assert!((0.4..0.6).contains(&share), "{balance}: {sent:?}");
+        }
+        site.json(&["down"]);
+    });
+}
+
+/// The program goes on with the map that it had, and with as many places as that has.
+#[test]
+fn tables_of_another_size_leave_flows_their_places() {
+    on_site(|site| {
+        without_offloads(site);
+        let up_with = |flows: u32| {
+            let sized = format!("[flows]\ntable_size = {flows}\n");
+            site.configure(&(balanced(site, "tr", false) + &sized));
+            site.json(&["up"])["plan"]["program"].clone()
+        };
+        let places = || {
+            let map = site.bpffs().join("splitter/test/maps/PATH_FLOWS");
+            aya::maps::MapInfo::from_pin(map)
+                .expect("is pinned")
+                .max_entries()
+        };
+        up_with(4_096);
+        assert_eq!(places(), 8_192);
+        assert_eq!(up_with(65_536), "resize");
+        assert_eq!(places(), 8_192);
+        let chosen = || {
+            let chosen = site.json(&["status"])["chosen"].clone();
+            let bytes = [0, 1].map(|it| chosen[it]["bytes"].as_u64().expect("a number"));
+            bytes.iter().sum::<u64>()
+        };
+        // Of a flow whose place would lie beyond these nothing would be chosen.
+        for _ in 0..8 {
+            let before = chosen();
+            connection(site, site.topology.server.ipv4.into()).send(20_000);
+            assert!(chosen() - before >= 20_000);
         }
         site.json(&["down"]);
     });

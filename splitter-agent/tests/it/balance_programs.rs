@@ -187,10 +187,10 @@ impl Kernel {
     /// What was noted of the last packet, on whatever CPU.
     fn scratch(&mut self) -> Scratch {
         let map = self.0.map("PATH_SCRATCH").try_into();
-        let scratch: PerCpuArray<_, [u64; 7]> = map.expect("is per CPU");
+        let scratch: PerCpuArray<_, [u64; 5]> = map.expect("is per CPU");
         let of_cpus = scratch.get(&0, 0).expect("can be read");
         let latest = of_cpus.iter().max_by_key(|[now_ns, ..]| *now_ns);
-        let [now_ns, bytes, hash, class, path, ..] = *latest.expect("there is a CPU");
+        let [now_ns, bytes, hash, class, path] = *latest.expect("there is a CPU");
         Scratch {
             now_ns,
             bytes,

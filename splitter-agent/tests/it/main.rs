@@ -74,6 +74,7 @@ mod steering;
 mod steering_over_tunnels;
 mod steering_programs;
 mod table;
+mod table_memory;
 mod tap;
 mod top;
 mod tunnel_kinds;

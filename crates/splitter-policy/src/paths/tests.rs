@@ -63,7 +63,7 @@ fn no_packet_of_another_processor_is_lost() {
         }
     });
     let sent_ns = 4 * EACH * site.tunnels[0].service.of(1_500);
-    assert_eq!(queues.all[0].get(), 1_000 + sent_ns);
+    assert_eq!(queues.of[ALL][0].get(), 1_000 + sent_ns);
 }
 
 #[test]
@@ -88,11 +88,11 @@ fn what_a_full_queue_drops_is_not_counted() {
     let site = site(&[(8 * MBIT, 0)], true);
     let queues = TunnelQueues::<Cell<u64>>::default();
     for class in [Class::Long, Class::Short] {
-        let before = queues.all[0].get();
+        let before = queues.of[ALL][0].get();
         for _ in 0..1_000 {
             LivePaths::new(&site, &queues, Some(class), 5).send(path(0), 1_000);
         }
-        let added_ns = queues.all[0].get() - before.max(5);
+        let added_ns = queues.of[ALL][0].get() - before.max(5);
         assert!((50_000_000..52_000_000).contains(&added_ns), "{added_ns}");
     }
 }
@@ -111,6 +111,23 @@ fn mark_of_a_tunnel_leaves_all_other_bits() {
     site.mark_mask = 0xf80;
     site.tunnels[1].mark = 2 << 7;
     assert_eq!(site.marked(0xffff_ffff, path(1)), 0xffff_f17f);
+}
+
+/// The tunnels without their short cut to a time of arrival.
+struct Views<'a>(LivePaths<'a, Cell<u64>>);
+
+impl Paths for Views<'_> {
+    fn known(&self) -> PathSet {
+        self.0.known()
+    }
+
+    fn usable(&self) -> PathSet {
+        self.0.usable()
+    }
+
+    fn view(&self, path: PathId) -> PathView {
+        self.0.view(path)
+    }
 }
 
 /// The times when tunnels that are FIFOs will have sent what they hold; what does not fit is dropped.
@@ -157,6 +174,23 @@ fn what_follows_a_dropped_packet_does_not_overtake_what_went_before_it() {
 }
 
 proptest! {
+    #[test]
+    fn arrival_is_the_one_that_views_add_up_to(
+        (rate, propagation_ns) in (1u64..1_000_000_000_000, 0u64..3_600_000_000_000),
+        (sent_ns, now_ns) in (0u64..1 << 60, 0u64..1 << 60),
+        bytes in 60u32..65_536,
+        is_short: bool,
+        has_priority: bool,
+    ) {
+        let site = site(&[(rate, propagation_ns)], has_priority);
+        let queues = TunnelQueues::<Cell<u64>>::default();
+        let class = if is_short { Class::Short } else { Class::Long };
+        LivePaths::new(&site, &queues, Some(class), sent_ns).send(path(0), 1_500);
+        let of = || LivePaths::new(&site, &queues, Some(Class::Short), now_ns);
+        let packet = Packet { now_ns, bytes, flow_hash: 1 };
+        prop_assert_eq!(of().arrival_ns(path(0), &packet), Views(of()).arrival_ns(path(0), &packet));
+    }
+
     /// One flow over tunnels that are FIFOs of the stated rates and delays: each packet arrives after
     /// the one before, whatever else the tunnels carry.
     #[test]

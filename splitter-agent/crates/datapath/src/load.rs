@@ -16,14 +16,14 @@ use splitter_policy::table::{GroupV4, GroupV6, Layout, Tags};
 use super::error::{map_errno, map_error, program_errno, typed};
 use super::names::{
     BALANCED, BALANCER, BALANCING, CLOCK_PROGRAM, CLOCK_READING, COUNT_EGRESS, COUNTERS, EGRESS,
-    FLOW_TABLES, FLOWS_V4, FLOWS_V6, FRAGMENTED, LOGS, OWN_QUEUES, OWN_SHARE, PATH_FLOWS,
-    READS_QUEUES, REDIRECTING, REVERSE, SETTINGS, SHARED, SHORT_QUEUES, SITE_DEVICES, SITES, TAGS,
-    TAPPED, TUNNELS, in_object,
+    FLOW_TABLES, FLOWS_V4, FLOWS_V6, FRAGMENTED, LOGS, OWN_QUEUES, OWN_SHARE, PATH_FLOW_MASK,
+    PATH_FLOWS, READS_QUEUES, REDIRECTING, REVERSE, SETTINGS, SHARED, SHORT_QUEUES, SITE_DEVICES,
+    SITES, TAGS, TAPPED, TUNNELS, in_object,
 };
 use super::program::program_name;
 use super::shapes::Shape;
 use super::table_note::TableNote;
-use super::{KernelError, Object, Pins, TableSizes, calibrate, raw, reverse};
+use super::{KernelError, Object, Pins, TableSizes, calibrate, raw, reverse, site_paths};
 
 /// How a program is to be loaded.
 #[derive(Clone, Debug)]
@@ -195,6 +195,12 @@ fn load_object(
     let reads_queues = u8::from(reads_queues);
     let balancer = object.balance().map_or(0, |it| it.number().0);
     let layout = options.tables.layout(Seeds::default());
+    let path_flows = match object.balance() {
+        Some(_) => site_paths::flow_places(options.tables, kept.has(PATH_FLOWS).then_some(pins))?,
+        // Up to four megabytes that nobody would look at.
+        None => 1,
+    };
+    let path_flow_mask = path_flows - 1;
     let mut loader = EbpfLoader::new();
     loader
         .map_max_entries(FLOWS_V4, layout.groups_v4)
@@ -204,12 +210,10 @@ fn load_object(
         // For another program of the object, and ten megabytes at once.
         .map_max_entries(TAPPED, 1)
         .override_global(READS_QUEUES, &reads_queues, true)
+        .map_max_entries(PATH_FLOWS, path_flows)
         .override_global(BALANCER, &balancer, true)
+        .override_global(PATH_FLOW_MASK, &path_flow_mask, true)
         .override_global("AYA_LOG_LEVEL", &level, false);
-    if object.balance().is_none() {
-        // Four megabytes that nobody would look at.
-        loader.map_max_entries(PATH_FLOWS, 1);
-    }
     for name in &kept.names {
         loader.map_pin_path(name, pins.map(name));
     }

@@ -47,6 +47,7 @@ pub(super) const BALANCER: &str = "BALANCER";
 pub(super) const SITE_PATHS: &str = "SITE_PATHS";
 pub(super) const PATH_COUNTERS: &str = "PATH_COUNTERS";
 pub(super) const PATH_FLOWS: &str = "PATH_FLOWS";
+pub(super) const PATH_FLOW_MASK: &str = "PATH_FLOW_MASK";
 /// All that only a program has that chooses among tunnels.
 pub(super) const BALANCING: [&str; 4] = [SITE_PATHS, PATH_COUNTERS, PATH_FLOWS, "PATH_QUEUES"];
 /// What programs of the same build go on with when their tables are made anew: all that holds

@@ -1,14 +1,14 @@
 //! The tunnels of a site as one list, for the program that chooses among them.
 
-use aya::maps::{Array, Map, MapData, PerCpuArray};
+use aya::maps::{Array, Map, MapData, MapInfo, PerCpuArray};
 use flow_balance::ServiceTime;
 use splitter_config::{Config, Tunnel};
 use splitter_policy::paths::{PathCounters, SitePaths, TunnelPath};
 
 use super::error::{map_error, typed};
-use super::names::{PATH_COUNTERS, SITE_PATHS};
+use super::names::{PATH_COUNTERS, PATH_FLOWS, SITE_PATHS};
 use super::shapes::Shape;
-use super::{Dataplane, KernelError, Pins};
+use super::{Dataplane, KernelError, Pins, TableSizes};
 
 /// What the queue in front of a tunnel is taken to hold that the agent does not shape.
 const UNKNOWN_QUEUE_NS: u64 = 200_000_000;
@@ -81,6 +81,26 @@ fn described(config: &Config, tunnel: &Tunnel, measured_ns: Option<u64>) -> Tunn
         weight: tunnel.weight.get().into(),
         mark: 0,
     }
+}
+
+/// The most flows whose path is remembered: 4 MiB.
+const MOST_PLACES: u32 = 65_536;
+/// However small the tables are.
+const LEAST_PLACES: u32 = 1_024;
+
+/// How many flows have a place for what a balancer remembers of them: the power of two that is next below
+/// what both tables are made for, or what the pinned map has where programs go on with that. Flows whose
+/// hashes share a place are kept in order together.
+pub(super) fn flow_places(tables: TableSizes, pinned: Option<&Pins>) -> Result<u32, KernelError> {
+    let Some(pins) = pinned else {
+        let flows = tables.ipv4.saturating_add(tables.ipv6);
+        return Ok(1 << flows.clamp(LEAST_PLACES, MOST_PLACES).ilog2());
+    };
+    let info = MapInfo::from_pin(pins.map(PATH_FLOWS)).map_err(|source| KernelError::Map {
+        name: PATH_FLOWS,
+        source,
+    })?;
+    Ok(info.max_entries())
 }
 
 /// The maps that only the program has that chooses.
@@ -172,6 +192,16 @@ mod tests {
         assert_eq!(delays, [10_000_000, 3_000_000]);
         assert_eq!([0, 1].map(|it| site.tunnels[it].mark), [0x80, 0x100]);
         assert_eq!(site.has_priority, 0);
+    }
+
+    #[test]
+    fn places_for_flows_follow_the_tables() {
+        let places = |ipv4, ipv6| flow_places(TableSizes::new(ipv4, ipv6), None).unwrap();
+        // Those of a router with 128 MB: 1 MiB.
+        assert_eq!(places(13_624, 3_404), 16_384);
+        assert_eq!(places(12_288, 4_092), 8_192);
+        assert_eq!(places(16, 16), LEAST_PLACES);
+        assert_eq!(places(1 << 24, 1 << 24), MOST_PLACES);
     }
 
     #[test]
