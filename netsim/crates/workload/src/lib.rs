@@ -1,4 +1,4 @@
-//! Workloads of simulated networks: collective operations as schedules of transfers.
+//! Workloads of simulated networks: collective operations as schedules of transfers, and lists of flows.
 //!
 //! A [`Collective`] knows which transfers an operation consists of and which of them wait for which. What has arrived
 //! goes in, what may start comes out; clock and network are the host's.
@@ -19,11 +19,24 @@
 //! assert_eq!((transfers, ring.is_complete()), (4 * 6, true));
 //! # Ok::<(), flow_workload::CollectiveError>(())
 //! ```
+//!
+//! [`FlowList`] reads flows out of files of three formats.
 
 mod collective;
+mod csv;
+mod error;
+mod flow_list;
+mod formats;
+mod htsim;
+mod listed_flow;
+mod ns3;
+mod number;
 mod ring;
 mod transfer;
 mod tree;
 
 pub use collective::{Collective, CollectiveError, CollectiveSettings, Operation};
+pub use error::{FlowListError, MAX_FLOWS, Problem};
+pub use flow_list::FlowList;
+pub use listed_flow::{FlowListFormat, ListedFlow, StartUnit};
 pub use transfer::Transfer;
