@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use flow_workload::{SizeDistribution, distribution_names};
+
 use super::{
     CloudburstMode, CongestionControl, Graph, HostMap, Scenario, Sizes, StartMachine, Traffic,
     TransportSettings,
 };
-use crate::size_distribution::{SizeDistribution, distribution_names};
 
 /// A scenario that has been read and checked, with one scheme and one seed: it can run.
 #[derive(Clone, Debug)]

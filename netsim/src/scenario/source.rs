@@ -7,12 +7,12 @@ use std::{
 };
 
 use cloudburst_proto::{Machine, Time, TransportConfig};
+use flow_workload::SizeDistribution;
 
 use super::{
     BalancingPolicy, Graph, Scenario, ScenarioError, Sizes, Traffic, embedded,
     topology::TopologyProblem,
 };
-use crate::size_distribution::SizeDistribution;
 
 /// Values that go before the keys of a file.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,7 +1,7 @@
 //! Lines of each format.
 
 use crate::{
-    csv::Columns,
+    columns::Columns,
     error::Problem,
     htsim::Matrix,
     listed_flow::{FlowListFormat, ListedFlow, StartUnit},

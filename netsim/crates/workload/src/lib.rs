@@ -1,4 +1,5 @@
-//! Workloads of simulated networks: collective operations as schedules of transfers, and lists of flows.
+//! Workloads of simulated networks: collective operations as schedules of transfers, lists of flows, and
+//! distributions of sizes.
 //!
 //! A [`Collective`] knows which transfers an operation consists of and which of them wait for which. What has arrived
 //! goes in, what may start comes out; clock and network are the host's.
@@ -20,10 +21,11 @@
 //! # Ok::<(), flow_workload::CollectiveError>(())
 //! ```
 //!
-//! [`FlowList`] reads flows out of files of three formats.
+//! [`FlowList`] reads flows out of files of three formats. A [`SizeDistribution`] is empirical: one that is built in, or a
+//! file.
 
 mod collective;
-mod csv;
+mod columns;
 mod error;
 mod flow_list;
 mod formats;
@@ -32,6 +34,7 @@ mod listed_flow;
 mod ns3;
 mod number;
 mod ring;
+mod size_distribution;
 mod transfer;
 mod tree;
 
@@ -39,4 +42,5 @@ pub use collective::{Collective, CollectiveError, CollectiveSettings, Operation}
 pub use error::{FlowListError, MAX_FLOWS, Problem};
 pub use flow_list::FlowList;
 pub use listed_flow::{FlowListFormat, ListedFlow, StartUnit};
+pub use size_distribution::{SizeDistribution, SizeDistributionError, distribution_names};
 pub use transfer::Transfer;

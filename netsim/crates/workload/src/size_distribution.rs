@@ -91,8 +91,8 @@ pub fn distribution_names() -> Vec<&'static str> {
 }
 
 impl SizeDistribution {
-    /// The points: a size in bytes, and the probability of sizes up to it.
-    pub(crate) fn points(&self) -> &[(f64, f64)] {
+    /// Returns its points: a size in bytes, and the probability of sizes up to it.
+    pub fn points(&self) -> &[(f64, f64)] {
         &self.points
     }
 
