@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use flow_twin::{Scheme, Uplink};
 use netsim::{Overrides, sweep::Shard};
 
-/// Simulates leaf-spine fabrics, packet by packet.
+/// Simulates leaf-spine fabrics, fat trees and other topologies, packet by packet.
 #[derive(Parser)]
 #[command(name = "netsim", version, max_term_width = 100)]
 pub(crate) struct Arguments {

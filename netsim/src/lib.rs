@@ -41,6 +41,6 @@ pub use flow_workload::{SizeDistribution, SizeDistributionError, distribution_na
 pub use self::{
     outcome::{FlowRecord, Outcome, PathRecord, Totals},
     scenario::*,
-    simulation::run,
+    simulation::{run, run_with_balancer},
     summary::{ClassSummary, Manifest, PathSummary},
 };

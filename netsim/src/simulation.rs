@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use flow_balance::Balancer;
+
 use crate::{
     engine::packet::{EntryKind, Packet},
-    fabric::{Network, outage::Outages},
+    fabric::{Network, load_balancer::CustomBalancer, outage::Outages},
     outcome::Outcome,
     scenario::{Experiment, Traffic},
     transport::Hosts,
@@ -29,7 +31,51 @@ use crate::{
 /// ```
 pub fn run(experiment: &Experiment) -> Outcome {
     let started = Instant::now();
-    let mut simulation = Simulation::new(experiment);
+    run_one(experiment, None, started)
+}
+
+/// Runs an experiment with a balancing policy that is not built in, in the place of the scenario's.
+///
+/// `make` gets a seed and returns the policy, of which each leaf, or each set of next hops in another topology, has a
+/// state of its own.
+///
+/// ```
+/// use flow_balance::{Balancer, Packet, PathId, Paths};
+///
+/// /// Every packet takes the first path that works.
+/// struct First;
+///
+/// impl Balancer for First {
+///     type Flow = ();
+///     type Shared = ();
+///
+///     fn choose<P: Paths + ?Sized>(&self, (): &mut (), (): &mut (), paths: &P, _: &Packet) -> PathId {
+///         paths.candidates().iter().next().unwrap_or_default()
+///     }
+/// }
+///
+/// let source = netsim::Source::find("tr-motivation")?;
+/// let experiment = source.experiment(&netsim::Overrides::default())?;
+/// let outcome = netsim::run_with_balancer(&experiment, |_seed| First);
+/// let used = outcome.paths.iter().filter(|it| it.link.starts_with("leaf0") && it.utilisation > 0.0);
+/// assert_eq!(used.count(), 1);
+/// # Ok::<(), netsim::ScenarioError>(())
+/// ```
+pub fn run_with_balancer<B>(experiment: &Experiment, make: impl Fn(u64) -> B + 'static) -> Outcome
+where
+    B: Balancer + 'static,
+    B::Shared: Default,
+{
+    let started = Instant::now();
+    run_one(experiment, Some(&CustomBalancer::new(make)), started)
+}
+
+fn run_one(
+    experiment: &Experiment,
+    balancer: Option<&CustomBalancer>,
+    started: Instant,
+) -> Outcome {
+    let mut simulation = Simulation::new(experiment, balancer);
     simulation.run();
     simulation.outcome(experiment, started.elapsed())
 }
@@ -49,11 +95,11 @@ struct Simulation {
 const CHECK_EVERY: u64 = 1 << 14;
 
 impl Simulation {
-    fn new(experiment: &Experiment) -> Self {
+    fn new(experiment: &Experiment, balancer: Option<&CustomBalancer>) -> Self {
         let scenario = &experiment.scenario;
         let workload = Workload::new(experiment);
         let is_measured = |it: &Traffic| !matches!(it, Traffic::Background { .. });
-        let network = Network::new(experiment);
+        let network = Network::new(experiment, balancer);
         Self {
             outages: Outages::new(scenario.fabric.as_ref(), &network),
             network,

@@ -158,7 +158,7 @@ fn check(scenario: &Scenario, hosts: &HostMap) -> Checked {
 /// Checks what takes the fabric and the workload as they are drawn.
 fn check_experiment(experiment: &Experiment) -> Checked {
     let scenario = &experiment.scenario;
-    let mut network = Network::new(experiment);
+    let mut network = Network::new(experiment, None);
     Outages::new(scenario.fabric.as_ref(), &network).end_all(&mut network);
     if let Some((leaf, to_leaf)) = network.unreachable() {
         return Err(Problem {

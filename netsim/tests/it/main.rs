@@ -6,6 +6,7 @@ mod cloudburst;
 mod documentation;
 mod fabrics;
 mod outages;
+mod own_balancer;
 mod recipes;
 mod scenarios;
 mod shards;
