@@ -37,8 +37,8 @@ pub(crate) struct Run {
     pub(crate) overrides: OverrideArguments,
     #[command(flatten)]
     pub(crate) trace: TraceArguments,
-    /// Directory for flows.csv with a row a flow, paths.csv and manifest.json; with --trace for
-    /// index.html and twin.json.
+    /// Directory for flows.csv with a row a flow, paths.csv, iterations.csv where there are collective
+    /// operations, and manifest.json; with --trace for index.html and twin.json.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) out: Option<PathBuf>,
     /// Print the manifest instead of a table.

@@ -43,4 +43,5 @@ pub use self::{
     scenario::*,
     simulation::{run, run_with_balancer},
     summary::{ClassSummary, Manifest, PathSummary},
+    workload::IterationRecord,
 };

@@ -13,6 +13,7 @@ use crate::{
         flow::{Flow, FlowStats},
         segments,
     },
+    workload::IterationRecord,
 };
 
 /// The result of one run.
@@ -26,6 +27,8 @@ pub struct Outcome {
     pub seed: u64,
     /// All messages but those in the background, in the order in which they started.
     pub flows: Vec<FlowRecord>,
+    /// Iterations of collective operations, in the order of the scenario's traffic.
+    pub iterations: Vec<IterationRecord>,
     /// Links between switches.
     pub paths: Vec<PathRecord>,
     /// Sums over all flows and links.
@@ -113,6 +116,7 @@ impl Outcome {
         network: &Network,
         hosts: &Hosts,
         measured: &[bool],
+        iterations: Vec<IterationRecord>,
         took: Duration,
     ) -> Self {
         let is_measured = |it: &&Message| measured[usize::from(it.origin)];
@@ -131,6 +135,7 @@ impl Outcome {
             scenario: experiment.name.clone(),
             scheme: experiment.scheme.clone(),
             seed: experiment.seed,
+            iterations,
             paths: paths(network, end_ns),
             totals: Totals {
                 end_ns,

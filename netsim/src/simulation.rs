@@ -7,6 +7,7 @@ use flow_balance::Balancer;
 use crate::{
     engine::packet::{EntryKind, Packet},
     fabric::{Network, load_balancer::CustomBalancer, outage::Outages},
+    message::Message,
     outcome::Outcome,
     scenario::{Experiment, Traffic},
     transport::Hosts,
@@ -87,8 +88,11 @@ struct Simulation {
     outages: Outages,
     /// Traffic that is measured, by its index in the scenario.
     measured: Vec<bool>,
-    unfinished: usize,
+    unfinished: u64,
     until_ns: u64,
+    /// When the next messages are taken: the time of the pending event.
+    next_start_ns: u64,
+    due: Vec<Message>,
 }
 
 /// How often test builds count all packets, in events.
@@ -108,6 +112,8 @@ impl Simulation {
             unfinished: workload.measured,
             until_ns: scenario.until_ms.map_or(u64::MAX, |ms| (ms * 1e6) as u64),
             workload,
+            next_start_ns: u64::MAX,
+            due: Vec::new(),
         }
     }
 
@@ -115,8 +121,7 @@ impl Simulation {
         for message in self.workload.background() {
             self.hosts.start(&mut self.network, message);
         }
-        let start = self.network.slab.insert(Packet::new(EntryKind::Start));
-        self.await_next_message(start);
+        self.await_next_message();
         let only_background = self.unfinished == 0;
         let mut events = 0u64;
         while let Some(id) = self.network.events.pop(&self.network.slab) {
@@ -155,16 +160,13 @@ impl Simulation {
             EntryKind::Wake => self.hosts.wake(network, id),
             EntryKind::PortFree => network.port_free(id),
             EntryKind::Start => {
-                while self
-                    .workload
-                    .next_ns()
-                    .is_some_and(|it| it <= network.now())
-                {
-                    if let Some(message) = self.workload.take() {
-                        self.hosts.start(network, message);
-                    }
+                network.slab.remove(id);
+                // One before which another came has been replaced by then.
+                if network.now() >= self.next_start_ns {
+                    self.next_start_ns = u64::MAX;
+                    self.start_due();
+                    self.await_next_message();
                 }
-                self.await_next_message(id);
             }
             EntryKind::Free => {
                 debug_assert!(false, "entry {id} was freed while it was in the wheel")
@@ -172,13 +174,28 @@ impl Simulation {
         }
     }
 
-    fn await_next_message(&mut self, event: u32) {
-        let network = &mut self.network;
-        let waits = self
+    /// Starts all messages that are due.
+    fn start_due(&mut self) {
+        self.workload.take(self.network.now(), &mut self.due);
+        for message in self.due.drain(..) {
+            self.hosts.start(&mut self.network, message);
+        }
+    }
+
+    /// Puts in an event for the next messages, unless one is pending that comes in time.
+    fn await_next_message(&mut self) {
+        let Some(at) = self
             .workload
             .next_ns()
-            .is_some_and(|at| network.events.push(event, at));
-        if !waits {
+            .filter(|it| *it < self.next_start_ns)
+        else {
+            return;
+        };
+        let network = &mut self.network;
+        let event = network.slab.insert(Packet::new(EntryKind::Start));
+        if network.events.push(event, at) {
+            self.next_start_ns = at;
+        } else {
             network.slab.remove(event);
         }
     }
@@ -192,10 +209,20 @@ impl Simulation {
             let message = &self.hosts.messages[number as usize];
             if self.measured[usize::from(message.origin)] {
                 self.unfinished -= 1;
+                if message.transfer.is_some() {
+                    let now_ns = self.network.now();
+                    self.workload
+                        .collectives
+                        .arrived(message, now_ns, &mut self.due);
+                }
             } else if let Some(next) = self.workload.after(message, self.network.now()) {
                 self.hosts.start(&mut self.network, next);
             }
+            for message in self.due.drain(..) {
+                self.hosts.start(&mut self.network, message);
+            }
         }
+        self.await_next_message();
     }
 
     fn assert_conservation(&self) {
@@ -203,7 +230,15 @@ impl Simulation {
     }
 
     fn outcome(self, experiment: &Experiment, took: Duration) -> Outcome {
-        Outcome::new(experiment, &self.network, &self.hosts, &self.measured, took)
+        let iterations = self.workload.collectives.into_iterations();
+        Outcome::new(
+            experiment,
+            &self.network,
+            &self.hosts,
+            &self.measured,
+            iterations,
+            took,
+        )
     }
 }
 

@@ -60,6 +60,15 @@ fn write(directory: &Path, outcome: &Outcome, manifest: &Manifest) -> Result<()>
     fs::create_dir_all(directory)?;
     write_csv(&directory.join("flows.csv"), &outcome.flows)?;
     write_csv(&directory.join("paths.csv"), &outcome.paths)?;
+    let iterations = directory.join("iterations.csv");
+    if outcome.iterations.is_empty() {
+        // One of a run before is not of this one.
+        if iterations.exists() {
+            fs::remove_file(iterations)?;
+        }
+    } else {
+        write_csv(&iterations, &outcome.iterations)?;
+    }
     let json = serde_json::to_string_pretty(manifest)?;
     fs::write(directory.join("manifest.json"), json + "\n")?;
     Ok(())

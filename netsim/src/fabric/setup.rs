@@ -108,6 +108,7 @@ impl Network {
             datagrams: Datagrams::default(),
             counters: Counters::default(),
             flow_info: Vec::new(),
+            has_connections: false,
             behind: plan.behind,
             leaf_of: plan.leaf_of,
             owner: plan.owner,

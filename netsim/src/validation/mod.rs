@@ -180,6 +180,9 @@ fn check_experiment(experiment: &Experiment) -> Checked {
                     .map_or(0, |it| it.at(1.0)),
             },
             Traffic::Incast { bytes, .. } | Traffic::Message { bytes, .. } => *bytes,
+            Traffic::RingAllReduce(it) | Traffic::TreeAllReduce(it) | Traffic::AllToAll(it) => {
+                it.bytes
+            }
             Traffic::Background { .. } if scenario.background_transport.is_some() => 0,
             Traffic::Background { bytes, .. } => *bytes,
         };

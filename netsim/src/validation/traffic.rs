@@ -1,7 +1,9 @@
 //! Checks of the keys of traffic.
 
+use flow_workload::{Collective, Operation};
+
 use super::{Checked, Problem, below, check_priority, in_range, require};
-use crate::scenario::{HostMap, Sizes, Traffic, TrafficPattern};
+use crate::scenario::{CollectiveTraffic, HostMap, Sizes, Traffic, TrafficPattern};
 
 const MAX_MESSAGES: u32 = 10_000_000;
 /// Longest message: in segments of the least size each still has a number.
@@ -98,7 +100,45 @@ pub(super) fn check_traffic(key: &str, traffic: &Traffic, map: &HostMap) -> Chec
             in_range(&format!("{key}.at_us"), *at_us, 0.0, 1e12)?;
             check_priority(key, *priority)
         }
+        Traffic::RingAllReduce(it) => check_collective(key, Operation::RingAllReduce, it, map),
+        Traffic::TreeAllReduce(it) => check_collective(key, Operation::TreeAllReduce, it, map),
+        Traffic::AllToAll(it) => check_collective(key, Operation::AllToAll, it, map),
     }
+}
+
+fn check_collective(
+    key: &str,
+    operation: Operation,
+    traffic: &CollectiveTraffic,
+    map: &HostMap,
+) -> Checked {
+    check_bytes(&format!("{key}.bytes"), traffic.bytes)?;
+    if let Some(ranks) = traffic.ranks {
+        let hosts = map.count();
+        require(
+            usize::from(ranks) <= hosts,
+            &format!("{key}.ranks = {ranks}"),
+            || format!("there are {hosts} hosts"),
+        )?;
+    }
+    let collective = Collective::new(operation, traffic.settings(map.count()));
+    let collective = collective.map_err(|error| Problem {
+        key: key.to_owned(),
+        problem: error.to_string(),
+    })?;
+    let iterations = f64::from(traffic.iterations);
+    in_range(&format!("{key}.iterations"), iterations, 1.0, 1e6)?;
+    let messages = u64::from(traffic.iterations) * collective.transfers();
+    require(
+        messages <= u64::from(MAX_MESSAGES),
+        &format!("{key}.iterations = {}", traffic.iterations),
+        || format!("{messages} transfers are more than {MAX_MESSAGES}"),
+    )?;
+    in_range(&format!("{key}.compute_us"), traffic.compute_us, 0.0, 1e8)?;
+    let pauses = traffic.compute_us * iterations;
+    in_range(&format!("{key}.compute_us * iterations"), pauses, 0.0, 1e8)?;
+    in_range(&format!("{key}.at_us"), traffic.at_us, 0.0, 1e12)?;
+    check_priority(key, traffic.priority)
 }
 
 fn check_sizes(key: &str, sizes: &Sizes) -> Checked {

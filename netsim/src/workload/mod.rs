@@ -1,10 +1,12 @@
 //! The workload: which messages are sent, by whom and when.
 
+mod collectives;
 mod pairs;
 
 use std::rc::Rc;
 
-use self::pairs::Pairs;
+pub use self::collectives::IterationRecord;
+use self::{collectives::Collectives, pairs::Pairs};
 use crate::{
     engine::random::{Purpose, Random},
     message::{Message, Pool, UNFINISHED},
@@ -18,8 +20,9 @@ pub(crate) struct Workload {
     due: Vec<Message>,
     next: usize,
     background: Vec<Background>,
+    pub(crate) collectives: Collectives,
     /// Messages that are measured.
-    pub(crate) measured: usize,
+    pub(crate) measured: u64,
 }
 
 /// One sender that keeps one message in flight.
@@ -53,33 +56,41 @@ impl Workload {
                     priority: *priority,
                     ..message(origin, *from, *to, *bytes, ns(*at_us))
                 }),
+                Traffic::RingAllReduce(_) | Traffic::TreeAllReduce(_) | Traffic::AllToAll(_) => (),
             }
         }
+        let collectives = Collectives::new(experiment);
         // Stable: what is due at the same time stays in the order of the file.
         due.sort_by_key(|it| it.start_ns);
         Self {
-            measured: due.len(),
+            measured: due.len() as u64 + collectives.transfers(),
             due,
             next: 0,
             background,
+            collectives,
         }
     }
 
     /// Returns the time at which the next message is due.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        self.due.get(self.next).map(|it| it.start_ns)
+        let listed = self.due.get(self.next).map(|it| it.start_ns);
+        let begins = self.collectives.next_ns();
+        listed.into_iter().chain(begins).min()
     }
 
     /// Returns the time at which the last message is due; 0 without any.
     pub(crate) fn last_ns(&self) -> u64 {
-        self.due.last().map_or(0, |it| it.start_ns)
+        let due = self.due.last().map_or(0, |it| it.start_ns);
+        due.max(self.collectives.last_ns())
     }
 
-    /// Takes the next message.
-    pub(crate) fn take(&mut self) -> Option<Message> {
-        let message = self.due.get(self.next)?.clone();
-        self.next += 1;
-        Some(message)
+    /// Takes what is due at that time.
+    pub(crate) fn take(&mut self, now_ns: u64, out: &mut Vec<Message>) {
+        let rest = &self.due[self.next..];
+        let due = rest.partition_point(|it| it.start_ns <= now_ns);
+        out.extend_from_slice(&rest[..due]);
+        self.next += due;
+        self.collectives.begin(now_ns, out);
     }
 
     /// The first messages of those who always send.
@@ -246,6 +257,7 @@ fn message(origin: usize, from: u16, to: u16, bytes: u64, start_ns: u64) -> Mess
         origin: origin as u16,
         bytes,
         request_bytes: None,
+        transfer: None,
         is_background: false,
         needed: 0,
         start_ns,

@@ -3,6 +3,7 @@
 mod analytic;
 mod binary;
 mod cloudburst;
+mod collectives;
 mod documentation;
 mod fabrics;
 mod outages;
