@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use netsim::Outcome;
 
-use crate::support::outcome;
+use crate::support::{netsim, outcome};
 
 /// Eight hosts at one switch, 10 Gbit/s, 1 us a link; a buffer that holds all, and a window that does: with one of a few
 /// round trips ACKs wait behind data and come all at once, and links are idle for a hop in each window.
@@ -175,6 +175,27 @@ fn ranks_are_placed_in_order_or_by_the_seed() {
     assert_ne!(pairs(1, "shuffled"), in_order);
     assert_eq!(pairs(1, "shuffled"), pairs(1, "shuffled"));
     assert_ne!(pairs(1, "shuffled"), pairs(2, "shuffled"));
+}
+
+#[test]
+fn iterations_are_a_class_of_the_table_and_rows_of_a_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_string_lossy();
+    let output = netsim(&["run", "ring-all-reduce", "--scheme", "rps", "--out", &path]);
+    assert!(output.status.success(), "{output:?}");
+    let stdout = String::from_utf8(output.stdout).expect("text");
+    assert!(stdout.contains("traffic 0: ring all-reduce"), "{stdout}");
+    let rows = std::fs::read_to_string(directory.path().join("iterations.csv")).expect("a file");
+    let mut rows = rows.lines();
+    assert_eq!(
+        rows.next(),
+        Some("traffic,iteration,start_ns,completion_ns")
+    );
+    assert_eq!(rows.count(), 1);
+    // A run without any leaves no rows of another one.
+    let output = netsim(&["run", "tr-motivation", "--messages", "20", "--out", &path]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(!directory.path().join("iterations.csv").exists());
 }
 
 /// Iterations that begin before what is due next, and those that begin after it, start at their time.

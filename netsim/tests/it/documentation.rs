@@ -106,3 +106,20 @@ fn the_topology_of_the_page_is_one() {
     assert_eq!(outcome.totals.unfinished, 0);
     assert_eq!(outcome.iterations.len(), 10);
 }
+
+/// Scenarios that are no built-in ones are right too; they are large, and not run.
+#[test]
+fn scenarios_of_the_examples_are_right() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut seen = 0;
+    for entry in fs::read_dir(directory).expect("the directory is there") {
+        let path = entry.expect("it can be read").path();
+        if path.extension().is_some_and(|it| it == "toml") {
+            let source = Source::find(&path.to_string_lossy()).expect("it is there");
+            let experiment = source.experiment(&Overrides::default());
+            assert!(experiment.is_ok(), "{experiment:?}");
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 3);
+}
