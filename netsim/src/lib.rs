@@ -36,7 +36,9 @@ mod validation;
 mod workload;
 
 pub use flow_topology::FatTree;
-pub use flow_workload::{SizeDistribution, SizeDistributionError, distribution_names};
+pub use flow_workload::{
+    FlowListFormat, SizeDistribution, SizeDistributionError, StartUnit, distribution_names,
+};
 
 pub use self::{
     outcome::{FlowRecord, Outcome, PathRecord, Totals},

@@ -25,6 +25,9 @@ pub struct Manifest {
     pub version: String,
     /// All settings, defaults included.
     pub settings: Scenario,
+    /// Fingerprints of the files that the scenario names, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
     /// Flows by size class, and iterations of collective operations.
     pub classes: Vec<ClassSummary>,
     /// Links between switches.
@@ -88,9 +91,11 @@ pub struct PathSummary {
 }
 
 impl Manifest {
-    /// Returns whether this version of the simulator made it from these settings.
-    pub(crate) fn is_of(&self, settings: &Scenario) -> bool {
-        self.settings == *settings && self.version == env!("CARGO_PKG_VERSION")
+    /// Returns whether this version of the simulator made it from these settings and files.
+    pub(crate) fn is_of(&self, settings: &Scenario, files: &BTreeMap<String, String>) -> bool {
+        self.settings == *settings
+            && self.version == env!("CARGO_PKG_VERSION")
+            && self.files == *files
     }
 
     /// Sums a run up.
@@ -102,6 +107,7 @@ impl Manifest {
             seed: outcome.seed,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             settings: experiment.settings(),
+            files: experiment.files.clone(),
             classes: classes(bounds, &outcome.flows)
                 .into_iter()
                 .chain(collectives(experiment, outcome))

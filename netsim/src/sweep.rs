@@ -171,7 +171,7 @@ fn run_or_read(experiment: &Experiment, path: &Path) -> Result<(Manifest, bool),
     let known = fs::read(path)
         .ok()
         .and_then(|bytes| serde_json::from_slice::<Manifest>(&bytes).ok())
-        .filter(|it| it.is_of(&experiment.settings()));
+        .filter(|it| it.is_of(&experiment.settings(), &experiment.files));
     if let Some(known) = known {
         return Ok((known, true));
     }

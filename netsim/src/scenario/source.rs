@@ -1,17 +1,18 @@
 //! Sources of scenarios, and what is laid over their files before a run.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use cloudburst_proto::{Machine, Time, TransportConfig};
-use flow_workload::SizeDistribution;
+use flow_workload::{FlowList, SizeDistribution};
 
 use super::{
     BalancingPolicy, Graph, Scenario, ScenarioError, Sizes, Traffic, embedded,
-    topology::TopologyProblem,
+    fingerprint::fingerprint, topology::TopologyProblem,
 };
 
 /// Values that go before the keys of a file.
@@ -186,6 +187,41 @@ impl Source {
             }
         })?;
         Ok(Some(Arc::new(graph)))
+    }
+
+    /// Fingerprints of the files that the scenario names.
+    pub(crate) fn fingerprints(&self, scenario: &Scenario) -> BTreeMap<String, String> {
+        let files = scenario.files().into_iter();
+        let known =
+            files.filter_map(|it| Some((it.to_owned(), fingerprint(&self.directory.join(it))?)));
+        known.collect()
+    }
+
+    /// Reads the lists of flows that the scenario names.
+    pub(crate) fn lists(
+        &self,
+        scenario: &Scenario,
+    ) -> Result<BTreeMap<usize, Arc<FlowList>>, ScenarioError> {
+        let mut lists = BTreeMap::new();
+        for (index, traffic) in scenario.traffic.iter().enumerate() {
+            let Traffic::List {
+                file,
+                format,
+                start_unit,
+                ..
+            } = traffic
+            else {
+                continue;
+            };
+            let list = FlowList::read(&self.directory.join(file), *format, *start_unit);
+            let list = list.map_err(|error| ScenarioError::Value {
+                file: self.file.clone(),
+                key: format!("traffic[{index}].file = {file:?}"),
+                problem: error.to_string(),
+            })?;
+            lists.insert(index, Arc::new(list));
+        }
+        Ok(lists)
     }
 
     pub(crate) fn distributions(

@@ -1,11 +1,11 @@
-//! Keys of `[[traffic]]`: Poisson arrivals, background flows, incast, single messages and collective
-//! operations.
+//! Keys of `[[traffic]]`: Poisson arrivals, background flows, incast, single messages, collective
+//! operations and lists of flows.
 
-use flow_workload::{CollectiveSettings, Operation};
+use flow_workload::{CollectiveSettings, FlowListFormat, Operation, StartUnit};
 use serde::{Deserialize, Serialize};
 
-/// A source of traffic: Poisson arrivals, background flows, incast, one message, or a collective
-/// operation.
+/// A source of traffic: Poisson arrivals, background flows, incast, one message, a collective operation,
+/// or a list of flows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Traffic {
@@ -83,6 +83,22 @@ pub enum Traffic {
     TreeAllReduce(CollectiveTraffic),
     /// All-to-all among hosts, again and again.
     AllToAll(CollectiveTraffic),
+    /// The flows of a file.
+    List {
+        /// Name of the file, in the scenario's directory.
+        file: String,
+        /// Format of the file.
+        format: FlowListFormat,
+        /// Unit of the start times of `htsim`.
+        #[serde(default)]
+        start_unit: StartUnit,
+        /// Flows that start earlier are left out, and times count from here: in microseconds.
+        #[serde(default)]
+        from_us: f64,
+        /// Added to the priorities of the file.
+        #[serde(default)]
+        priority: u8,
+    },
 }
 
 /// A collective operation: its extent, and how often it is repeated.

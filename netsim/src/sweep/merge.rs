@@ -136,11 +136,21 @@ impl Record {
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for overrides in self.plan.runs() {
             let settings = source.settings(&overrides)?;
+            let named = settings.files();
+            let files = self
+                .files
+                .iter()
+                .filter(|(it, _)| named.contains(&it.as_str()));
+            let files = files
+                .map(|(name, print)| (name.clone(), print.clone()))
+                .collect();
             let file = file_name(&overrides);
             let known = directories.iter().find_map(|directory| {
                 let bytes = fs::read(directory.join("runs").join(&file)).ok()?;
                 let manifest: Manifest = serde_json::from_slice(&bytes).ok()?;
-                manifest.is_of(&settings).then_some((bytes, manifest))
+                manifest
+                    .is_of(&settings, &files)
+                    .then_some((bytes, manifest))
             });
             match known {
                 Some((bytes, manifest)) => found.push((overrides, file, bytes, manifest)),
@@ -168,6 +178,7 @@ impl Record {
             (self.scenario == other.scenario, "the scenario's name"),
             (self.text == other.text, "the scenario's text"),
             (self.sizes == other.sizes, "a distribution of sizes"),
+            (self.files == other.files, "a file that the scenario names"),
             (
                 self.plan == other.plan,
                 "the plan (schemes, loads, seeds or messages)",

@@ -12,7 +12,7 @@ use self::{
     fabric::check_fabric,
     outage::check_outages,
     port::check_port,
-    traffic::check_traffic,
+    traffic::{check_list, check_traffic},
     transport::{check_length, check_transport},
 };
 use crate::{
@@ -55,6 +55,8 @@ impl Source {
             (None, None) => HostMap::default(),
         };
         check(&scenario, &hosts).map_err(|it| problem(it.key, it.problem))?;
+        let lists = self.lists(&scenario)?;
+        let files = self.fingerprints(&scenario);
         let experiment = Experiment {
             name: self.name.clone(),
             scheme: overrides.scheme.clone(),
@@ -62,6 +64,8 @@ impl Source {
             scenario,
             graph,
             hosts,
+            lists,
+            files,
             distributions,
             paper_machine: self.paper_machine,
         };
@@ -183,6 +187,7 @@ fn check_experiment(experiment: &Experiment) -> Checked {
             Traffic::RingAllReduce(it) | Traffic::TreeAllReduce(it) | Traffic::AllToAll(it) => {
                 it.bytes
             }
+            Traffic::List { .. } => check_list(experiment, index, traffic)?,
             Traffic::Background { .. } if scenario.background_transport.is_some() => 0,
             Traffic::Background { bytes, .. } => *bytes,
         };

@@ -3,7 +3,10 @@
 use flow_workload::{Collective, Operation};
 
 use super::{Checked, Problem, below, check_priority, in_range, require};
-use crate::scenario::{CollectiveTraffic, HostMap, Sizes, Traffic, TrafficPattern};
+use crate::{
+    engine::packet::PRIORITIES,
+    scenario::{CollectiveTraffic, Experiment, HostMap, Sizes, Traffic, TrafficPattern},
+};
 
 const MAX_MESSAGES: u32 = 10_000_000;
 /// Longest message: in segments of the least size each still has a number.
@@ -103,6 +106,12 @@ pub(super) fn check_traffic(key: &str, traffic: &Traffic, map: &HostMap) -> Chec
         Traffic::RingAllReduce(it) => check_collective(key, Operation::RingAllReduce, it, map),
         Traffic::TreeAllReduce(it) => check_collective(key, Operation::TreeAllReduce, it, map),
         Traffic::AllToAll(it) => check_collective(key, Operation::AllToAll, it, map),
+        Traffic::List {
+            from_us, priority, ..
+        } => {
+            in_range(&format!("{key}.from_us"), *from_us, 0.0, 1e12)?;
+            check_priority(key, *priority)
+        }
     }
 }
 
@@ -139,6 +148,43 @@ fn check_collective(
     in_range(&format!("{key}.compute_us * iterations"), pauses, 0.0, 1e8)?;
     in_range(&format!("{key}.at_us"), traffic.at_us, 0.0, 1e12)?;
     check_priority(key, traffic.priority)
+}
+
+/// Checks a list of flows against the hosts that there are. Returns its largest flow.
+pub(super) fn check_list(
+    experiment: &Experiment,
+    index: usize,
+    traffic: &Traffic,
+) -> Result<u64, Problem> {
+    let Traffic::List { file, priority, .. } = traffic else {
+        return Ok(0);
+    };
+    let problem = |problem: String| Problem {
+        key: format!("traffic[{index}].file = {file:?}"),
+        problem,
+    };
+    let hosts = experiment.hosts.count() as u32;
+    let mut largest = 0;
+    for (number, flow) in experiment.lists[&index].flows.iter().enumerate() {
+        if let Some(host) = [flow.from, flow.to].into_iter().find(|it| *it >= hosts) {
+            return Err(problem(format!(
+                "flow {number}: there is no host {host}; there are {hosts}, numbered from 0"
+            )));
+        }
+        if flow.bytes > MAX_MESSAGE_BYTES {
+            return Err(problem(format!(
+                "flow {number}: {} bytes are more than {MAX_MESSAGE_BYTES}",
+                flow.bytes
+            )));
+        }
+        if u16::from(*priority) + u16::from(flow.priority) >= u16::from(PRIORITIES) {
+            return Err(problem(format!(
+                "flow {number}: there are {PRIORITIES} priorities, numbered from 0"
+            )));
+        }
+        largest = largest.max(flow.bytes);
+    }
+    Ok(largest)
 }
 
 fn check_sizes(key: &str, sizes: &Sizes) -> Checked {

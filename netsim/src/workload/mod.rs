@@ -56,6 +56,9 @@ impl Workload {
                     priority: *priority,
                     ..message(origin, *from, *to, *bytes, ns(*at_us))
                 }),
+                Traffic::List {
+                    from_us, priority, ..
+                } => listed(experiment, origin, ns(*from_us), *priority, &mut due),
                 Traffic::RingAllReduce(_) | Traffic::TreeAllReduce(_) | Traffic::AllToAll(_) => (),
             }
         }
@@ -196,6 +199,28 @@ pub(crate) fn messages_per_second(
     let senders = Pairs::sender_count(&experiment.hosts, *hosts) as f64;
     let capacity = senders * experiment.hosts.gbps() * 1e9;
     load.unwrap_or(0.0) * capacity / (8.0 * mean_wire_bytes)
+}
+
+/// Flows of a list, from a time on that becomes the beginning.
+fn listed(
+    experiment: &Experiment,
+    origin: usize,
+    from_ns: u64,
+    priority: u8,
+    due: &mut Vec<Message>,
+) {
+    let flows = experiment.lists.get(&origin).map(|it| &it.flows[..]);
+    for flow in flows.unwrap_or_default() {
+        let Some(start_ns) = flow.start_ns.checked_sub(from_ns) else {
+            continue;
+        };
+        // Checked: hosts are below their number.
+        let [from, to] = [flow.from, flow.to].map(|it| it as u16);
+        due.push(Message {
+            priority: priority + flow.priority,
+            ..message(origin, from, to, flow.bytes, start_ns)
+        });
+    }
 }
 
 fn senders(experiment: &Experiment, origin: usize, traffic: &Traffic, all: &mut Vec<Background>) {

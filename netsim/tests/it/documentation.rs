@@ -29,6 +29,9 @@ traffic = [
   { kind = 'all_to_all', bytes = 2 },
 ]";
 
+/// Keys that take a file.
+const OF_FILES: [&str; 6] = ["file", "format", "start_unit", "from_us", "csv", "htsim"];
+
 fn keys(value: &Value, all: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {
@@ -46,7 +49,7 @@ fn keys(value: &Value, all: &mut BTreeSet<String>) {
 fn every_key_is_described() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/reference/netsim.md");
     let page = fs::read_to_string(page).expect("the page is there");
-    let mut all = BTreeSet::new();
+    let mut all: BTreeSet<String> = OF_FILES.iter().map(|it| (*it).to_owned()).collect();
     for text in [ALL, TOPOLOGY] {
         let experiment = Source::from_text("all", text).experiment(&Overrides::default());
         let settings = experiment.expect("it is right").settings();

@@ -6,6 +6,7 @@ mod cloudburst;
 mod collectives;
 mod documentation;
 mod fabrics;
+mod lists;
 mod outages;
 mod own_balancer;
 mod recipes;
