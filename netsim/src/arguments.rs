@@ -168,6 +168,9 @@ pub(crate) struct Sweep {
     /// Number of messages instead of the scenario's.
     #[arg(long)]
     pub(crate) messages: Option<u32>,
+    /// Keep the rows of each run too: its flows, links and iterations, as CSV files next to its manifest.
+    #[arg(long)]
+    pub(crate) rows: bool,
     /// Run the Ith of N parts alone, from 1/N to N/N: on other machines, at other times, in the same
     /// directory or in others. `netsim merge` makes one sweep of them.
     #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE, hide_default_value = true)]

@@ -1,6 +1,6 @@
 //! Records of a run: its flows, its links and its totals.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -153,6 +153,32 @@ impl Outcome {
             took,
         }
     }
+}
+
+impl Outcome {
+    /// Returns names and contents of CSV files of its rows: `flows.csv`, `paths.csv`, and `iterations.csv` if there are
+    /// any.
+    ///
+    /// # Errors
+    /// When a row cannot be encoded, which no run's can fail to be.
+    pub fn to_csv(&self) -> io::Result<Vec<(&'static str, Vec<u8>)>> {
+        let mut files = vec![
+            ("flows.csv", rows(&self.flows)?),
+            ("paths.csv", rows(&self.paths)?),
+        ];
+        if !self.iterations.is_empty() {
+            files.push(("iterations.csv", rows(&self.iterations)?));
+        }
+        Ok(files)
+    }
+}
+
+fn rows(rows: &[impl Serialize]) -> io::Result<Vec<u8>> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        writer.serialize(row)?;
+    }
+    writer.into_inner().map_err(|it| it.into_error())
 }
 
 /// Counters of one message, over all of its flows.

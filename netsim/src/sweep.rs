@@ -45,6 +45,9 @@ pub struct Plan {
     pub seeds: Vec<u64>,
     /// Another number of messages.
     pub messages: Option<u32>,
+    /// The rows of each run are kept too, as CSV files next to its manifest.
+    #[serde(default)]
+    pub rows: bool,
 }
 
 /// Why a sweep ended early.
@@ -142,7 +145,7 @@ impl Plan {
                     .map_err(SweepError::from)
                     .and_then(|experiment| {
                         let path = directory.join(file_name(overrides));
-                        let (manifest, known) = run_or_read(&experiment, &path)?;
+                        let (manifest, known) = run_or_read(&experiment, &path, self.rows)?;
                         done(known);
                         Ok(manifest)
                     });
@@ -166,19 +169,44 @@ impl Plan {
     }
 }
 
-/// Takes the manifest that is there if it is of the very same settings and version.
-fn run_or_read(experiment: &Experiment, path: &Path) -> Result<(Manifest, bool), SweepError> {
+/// Takes the manifest that is there if it is of the very same settings and version, and if its rows are there where
+/// they are asked for.
+fn run_or_read(
+    experiment: &Experiment,
+    path: &Path,
+    keeps_rows: bool,
+) -> Result<(Manifest, bool), SweepError> {
     let known = fs::read(path)
         .ok()
         .and_then(|bytes| serde_json::from_slice::<Manifest>(&bytes).ok())
-        .filter(|it| it.is_of(&experiment.settings(), &experiment.files));
+        .filter(|it| it.is_of(&experiment.settings(), &experiment.files))
+        .filter(|_| !keeps_rows || has_rows(path));
     if let Some(known) = known {
         return Ok((known, true));
     }
-    let manifest = Manifest::new(experiment, &run(experiment));
+    let outcome = run(experiment);
+    if keeps_rows {
+        // Before the manifest, which says that the run is there.
+        for (name, rows) in outcome.to_csv().map_err(writing(path))? {
+            write_whole(&rows_path(path, name), &rows)?;
+        }
+    }
+    let manifest = Manifest::new(experiment, &outcome);
     let json = serde_json::to_vec_pretty(&manifest).map_err(|it| writing(path)(it.into()))?;
     write_whole(path, &json)?;
     Ok((manifest, false))
+}
+
+/// The files of a run's rows, of which the last is not there without collective operations.
+const ROWS: [&str; 3] = ["flows.csv", "paths.csv", "iterations.csv"];
+
+/// The path of a file of rows next to a manifest: of `ecmp-seed1.json`, `ecmp-seed1.flows.csv`.
+fn rows_path(manifest: &Path, name: &str) -> PathBuf {
+    manifest.with_extension(name)
+}
+
+fn has_rows(manifest: &Path) -> bool {
+    ROWS[..2].iter().all(|it| rows_path(manifest, it).is_file())
 }
 
 /// Writes a file whole or not at all, whoever else writes it at the same time: half a manifest would be

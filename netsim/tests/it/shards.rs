@@ -128,6 +128,37 @@ fn shard_that_was_killed_runs_what_is_missing_and_no_more() {
 }
 
 #[test]
+fn rows_are_kept_where_they_are_asked_for_and_merged() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    // Runs without their rows are run again.
+    sweep(&at("whole"), &[]);
+    let again = sweep(&at("whole"), &["--rows", "--shard", "1/1", "--json"]);
+    let first = at("first");
+    for (shard, known) in [("1/2", 0), ("1/2", 6), ("2/2", 0)] {
+        let printed = sweep(&first, &["--rows", "--shard", shard, "--json"]);
+        assert!(
+            printed.contains(&format!("\"known_before\": {known}")),
+            "{printed}"
+        );
+    }
+    let [path, merged] = [&first, &at("merged")].map(|it| it.to_string_lossy().into_owned());
+    assert!(done(&["merge", &path, "--out", &merged, "--json"]) == again);
+    let (whole, merged_files) = (files(&at("whole")), files(&at("merged")));
+    assert!(whole.len() == 3 * 12 + 3 && whole == merged_files);
+    let rows = &whole["runs/rps-load0.6-seed2.flows.csv"];
+    let rows = str::from_utf8(rows).expect("text");
+    assert!(rows.starts_with("flow,traffic,from,to,bytes,start_ns,fct_ns,"));
+    assert_eq!(rows.lines().count(), 1 + 40);
+    fs::remove_file(first.join("runs/rps-load0.6-seed2.flows.csv")).expect("it is there");
+    let message = refused(&["merge", &path, "--out", &merged]);
+    assert!(
+        message.contains("1 of 12 runs are missing: rps-load0.6-seed2.json"),
+        "{message}"
+    );
+}
+
+#[test]
 fn shards_of_different_sweeps_are_not_merged() {
     let directory = tempfile::tempdir().expect("a directory");
     let [one, other] = ["one", "other"].map(|it| directory.path().join(it));

@@ -40,6 +40,7 @@ impl Experiment {
             loads: vec![None],
             seeds: (1..=self.seeds).collect(),
             messages: self.messages,
+            rows: false,
         };
         let progress = crate::progress(plan.len(), self.name);
         let runs = directory.join("runs").join(self.name);
