@@ -37,7 +37,8 @@ mod workload;
 
 pub use flow_topology::FatTree;
 pub use flow_workload::{
-    FlowListFormat, SizeDistribution, SizeDistributionError, StartUnit, distribution_names,
+    FlowListFormat, SizeDistribution, SizeDistributionError, SizeFormat, StartUnit,
+    distribution_names,
 };
 
 pub use self::{

@@ -90,7 +90,11 @@ impl Scenario {
     pub(crate) fn files(&self) -> Vec<&str> {
         let topology = self.topology.as_ref().and_then(|it| it.file.as_deref());
         let lists = self.traffic.iter().filter_map(|it| match it {
-            Traffic::List { file, .. } => Some(&**file),
+            Traffic::List { file, .. }
+            | Traffic::Poisson {
+                sizes: Sizes::File(SizeFile { file, .. }),
+                ..
+            } => Some(&**file),
             _ => None,
         });
         topology.into_iter().chain(lists).collect()

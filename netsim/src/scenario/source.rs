@@ -11,7 +11,7 @@ use cloudburst_proto::{Machine, Time, TransportConfig};
 use flow_workload::{FlowList, SizeDistribution};
 
 use super::{
-    BalancingPolicy, Graph, Scenario, ScenarioError, Sizes, Traffic, embedded,
+    BalancingPolicy, Graph, Scenario, ScenarioError, SizeFile, Sizes, Traffic, embedded,
     fingerprint::fingerprint, topology::TopologyProblem,
 };
 
@@ -228,18 +228,28 @@ impl Source {
         &self,
         scenario: &Scenario,
     ) -> Result<Vec<Option<SizeDistribution>>, ScenarioError> {
-        let load = |(index, traffic): (usize, &Traffic)| match traffic {
-            Traffic::Poisson {
-                sizes: Sizes::Distribution(name),
-                ..
-            } => SizeDistribution::load(name, &self.directory)
-                .map(Some)
-                .map_err(|error| ScenarioError::Value {
-                    file: self.file.clone(),
-                    key: format!("traffic[{index}].sizes = {name:?}"),
-                    problem: error.to_string(),
-                }),
-            _ => Ok(None),
+        let load = |(index, traffic): (usize, &Traffic)| {
+            let Traffic::Poisson { sizes, .. } = traffic else {
+                return Ok(None);
+            };
+            let (name, loaded) = match sizes {
+                Sizes::Fixed(_) | Sizes::OneOf(_) => return Ok(None),
+                Sizes::Distribution(name) => (name, SizeDistribution::load(name, &self.directory)),
+                Sizes::File(SizeFile {
+                    file,
+                    format,
+                    unit_bytes,
+                }) => {
+                    let path = self.directory.join(file);
+                    let loaded = SizeDistribution::load_as(*format, *unit_bytes, &path);
+                    (file, loaded)
+                }
+            };
+            loaded.map(Some).map_err(|error| ScenarioError::Value {
+                file: self.file.clone(),
+                key: format!("traffic[{index}].sizes = {name:?}"),
+                problem: error.to_string(),
+            })
         };
         scenario.traffic.iter().enumerate().map(load).collect()
     }

@@ -1,7 +1,7 @@
 //! Keys of `[[traffic]]`: Poisson arrivals, background flows, incast, single messages, collective
 //! operations and lists of flows.
 
-use flow_workload::{CollectiveSettings, FlowListFormat, Operation, StartUnit};
+use flow_workload::{CollectiveSettings, FlowListFormat, Operation, SizeFormat, StartUnit};
 use serde::{Deserialize, Serialize};
 
 /// A source of traffic: Poisson arrivals, background flows, incast, one message, a collective operation,
@@ -181,6 +181,21 @@ pub enum Sizes {
     /// An empirical distribution: the name of one that is built in, or a CSV file in the scenario's
     /// directory.
     Distribution(String),
+    /// An empirical distribution of a file in the format of another simulator.
+    File(SizeFile),
+}
+
+/// A file of sizes in the format of another simulator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SizeFile {
+    /// Name of the file, in the scenario's directory.
+    pub file: String,
+    /// Format of the file.
+    pub format: SizeFormat,
+    /// Bytes of one unit of its sizes: where they are packets, of a packet.
+    #[serde(default = "one_u32")]
+    pub unit_bytes: u32,
 }
 
 /// Who sends to whom.

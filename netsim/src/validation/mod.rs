@@ -179,7 +179,7 @@ fn check_experiment(experiment: &Experiment) -> Checked {
             Traffic::Poisson { sizes, .. } => match sizes {
                 Sizes::Fixed(bytes) => *bytes,
                 Sizes::OneOf(all) => all.iter().copied().max().unwrap_or(0),
-                Sizes::Distribution(_) => experiment.distributions[index]
+                Sizes::Distribution(_) | Sizes::File(_) => experiment.distributions[index]
                     .as_ref()
                     .map_or(0, |it| it.at(1.0)),
             },

@@ -198,6 +198,10 @@ fn check_sizes(key: &str, sizes: &Sizes) -> Checked {
                 .try_for_each(|it| check_bytes(&format!("{key}.sizes"), *it))
         }
         Sizes::Distribution(_) => Ok(()),
+        Sizes::File(it) => {
+            let unit = f64::from(it.unit_bytes);
+            in_range(&format!("{key}.sizes.unit_bytes"), unit, 1.0, 65_536.0)
+        }
     }
 }
 

@@ -149,7 +149,7 @@ fn poisson(experiment: &Experiment, origin: usize, traffic: &Traffic, due: &mut 
         let bytes = match sizes {
             Sizes::Fixed(bytes) => *bytes,
             Sizes::OneOf(all) => all[size.below(all.len() as u32) as usize],
-            Sizes::Distribution(_) => match &experiment.distributions[origin] {
+            Sizes::Distribution(_) | Sizes::File(_) => match &experiment.distributions[origin] {
                 Some(distribution) => distribution.at(size.unit()),
                 None => 1,
             },
@@ -191,7 +191,7 @@ pub(crate) fn messages_per_second(
     let mean_wire_bytes = match sizes {
         Sizes::Fixed(bytes) => wire(*bytes),
         Sizes::OneOf(all) => all.iter().map(|it| wire(*it)).sum::<f64>() / all.len() as f64,
-        Sizes::Distribution(_) => match &experiment.distributions[origin] {
+        Sizes::Distribution(_) | Sizes::File(_) => match &experiment.distributions[origin] {
             Some(it) => it.mean() + header * it.mean_segments(transport.mss_bytes),
             None => 1.0,
         },

@@ -30,7 +30,17 @@ traffic = [
 ]";
 
 /// Keys that take a file.
-const OF_FILES: [&str; 6] = ["file", "format", "start_unit", "from_us", "csv", "htsim"];
+const OF_FILES: [&str; 9] = [
+    "file",
+    "format",
+    "start_unit",
+    "from_us",
+    "unit_bytes",
+    "csv",
+    "htsim",
+    "ns2",
+    "ns3",
+];
 
 fn keys(value: &Value, all: &mut BTreeSet<String>) {
     match value {

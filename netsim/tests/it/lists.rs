@@ -98,6 +98,51 @@ fn what_is_wrong_with_a_list_is_named() {
     }
 }
 
+/// The same points in three formats are the same messages, and a file that changed is told apart.
+#[test]
+fn sizes_come_from_files_of_other_simulators() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let run = |sizes: &str| {
+        let text = format!(
+            "{FABRIC}traffic = [{{ kind = 'poisson', sizes = {sizes}, load = 0.5, messages = 50, hosts = {{ pattern = 'all' }} }}]"
+        );
+        let files = [
+            ("sizes.csv", "0,0\n14600,0.5\n146000,1\n"),
+            ("CDF.tcl", "0 1 0\n10 1 0.5\n100 1 1\n"),
+            ("sizes.txt", "0 0\n14600 50\n146000 100\n"),
+        ];
+        let path = scenario(directory.path(), &text, &files);
+        let source = Source::find(&path.to_string_lossy()).expect("it can be read");
+        let experiment = source.experiment(&Overrides::default());
+        let experiment = experiment.map_err(|it| it.to_string())?;
+        let outcome = netsim::run(&experiment);
+        let files = netsim::Manifest::new(&experiment, &outcome).files;
+        Ok::<_, String>((flows(&outcome), files.into_keys().collect::<Vec<_>>()))
+    };
+    let (csv, _) = run("'sizes.csv'").expect("it is right");
+    let ns2 = run("{ file = 'CDF.tcl', format = 'ns2', unit_bytes = 1460 }");
+    assert_eq!(ns2, Ok((csv.clone(), vec!["CDF.tcl".to_owned()])));
+    let ns3 = run("{ file = 'sizes.txt', format = 'ns3' }");
+    assert_eq!(ns3, Ok((csv, vec!["sizes.txt".to_owned()])));
+    for (sizes, named) in [
+        (
+            "{ file = 'CDF.tcl', format = 'ns3' }",
+            "traffic[0].sizes = \"CDF.tcl\": line 1 is not SIZE PERCENT",
+        ),
+        (
+            "{ file = 'no.txt', format = 'ns3' }",
+            "traffic[0].sizes = \"no.txt\"",
+        ),
+        (
+            "{ file = 'CDF.tcl', format = 'ns2', unit_bytes = 0 }",
+            "traffic[0].sizes.unit_bytes = 0",
+        ),
+    ] {
+        let error = run(sizes).expect_err("it is wrong");
+        assert!(error.contains(named), "{error}\n{named}");
+    }
+}
+
 /// What a run wrote is a list, and the same flows under the same policy fare the same.
 #[test]
 fn the_rows_of_a_run_can_be_run_again() {

@@ -42,5 +42,7 @@ pub use collective::{Collective, CollectiveError, CollectiveSettings, Operation}
 pub use error::{FlowListError, MAX_FLOWS, Problem};
 pub use flow_list::FlowList;
 pub use listed_flow::{FlowListFormat, ListedFlow, StartUnit};
-pub use size_distribution::{SizeDistribution, SizeDistributionError, distribution_names};
+pub use size_distribution::{
+    SizeDistribution, SizeDistributionError, SizeFormat, distribution_names,
+};
 pub use transfer::Transfer;
