@@ -35,7 +35,8 @@ impl Record {
     /// When the scenario is wrong.
     pub fn new(plan: &Plan, source: &Source) -> Result<Self, ScenarioError> {
         let (mut sizes, mut files) = (BTreeMap::new(), BTreeMap::new());
-        for overrides in plan.runs() {
+        // Files and distributions are the same for every seed.
+        for overrides in plan.of_first_seed() {
             let experiment = source.experiment(&overrides)?;
             experiment.add_sizes(&mut sizes);
             files.extend(experiment.files);

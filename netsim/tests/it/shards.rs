@@ -158,6 +158,39 @@ fn rows_are_kept_where_they_are_asked_for_and_merged() {
     );
 }
 
+/// Two of ten thousand tasks at the same time, in one directory and without a lock.
+#[test]
+fn ten_thousand_cells_are_submitted_as_many_tasks() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().to_string_lossy();
+    let task = |shard: &str| {
+        let arguments = [
+            "sweep",
+            "tr-motivation",
+            "--messages",
+            "5",
+            "--schemes",
+            "rps",
+        ];
+        let arguments = [&arguments[..], &["--seeds", "10000", "--out", &out]].concat();
+        done(&[&arguments[..], &["--shard", shard, "--json"]].concat())
+    };
+    std::thread::scope(|scope| {
+        let others = scope.spawn(|| task("1/10000"));
+        for printed in [task("10000/10000"), others.join().expect("it ended")] {
+            assert!(printed.contains("\"runs\": 1,"), "{printed}");
+        }
+    });
+    let runs = files(&directory.path().join("runs"));
+    let names: Vec<&String> = runs.keys().collect();
+    assert_eq!(names, ["rps-seed1.json", "rps-seed10000.json"]);
+    let message = refused(&["merge", &out]);
+    assert!(
+        message.contains("9998 of 10000 runs are missing"),
+        "{message}"
+    );
+}
+
 #[test]
 fn shards_of_different_sweeps_are_not_merged() {
     let directory = tempfile::tempdir().expect("a directory");
