@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use flow_report::Table;
 use reproduction::{
+    artefact::{Artefact, Clock},
     cloudburst, coding, computation,
     figure::Figure,
     header, notes, ns3,
@@ -48,8 +49,9 @@ struct Reproduce {
     /// Figures to measure: S1 to S6 (the splitter, on real packets), C1 to C13 (Cloudburst), T1 to T16
     /// (TR), or all. Default: all.
     ids: Vec<Id>,
-    /// Directory for index.html, and CSV and SVG files for each figure. Runs of the simulator that
-    /// lie there, of the same settings, are not run again.
+    /// Directory for index.html, artefact.json (machine, commit, and what each item took), and CSV and
+    /// SVG files for each figure. Runs of the simulator that lie there, of the same settings, are not
+    /// run again.
     #[arg(long, default_value = "target/reproduction")]
     out: PathBuf,
     /// Print one JSON array instead of tables.
@@ -172,7 +174,9 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
     let packets =
         splitter::Measured::new(packet_effort(arguments), &arguments.out, agent(arguments)?);
     let mut figures: Vec<Figure> = Vec::new();
+    let mut artefact = Artefact::new(command());
     for id in Id::figures().filter(|it| asked_for(&arguments.ids, *it)) {
+        let clock = Clock::start(&arguments.out);
         let figure = match id {
             Id::Splitter(number) => packets.figure(number)?,
             Id::Cloudburst(1) => computation::figure(sweep()),
@@ -184,9 +188,11 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
             Id::Tr(number) => simulated.figure(number)?,
         };
         figure.write(&arguments.out)?;
+        artefact.items.push(clock.cost(figure.id, &arguments.out));
         figures.push(figure);
     }
-    pages::write(&figures, &arguments.out)?;
+    pages::write(&figures, &artefact, &arguments.out)?;
+    artefact.write(&arguments.out)?;
     if arguments.json {
         let items: Result<Vec<_>> = figures.iter().map(Figure::item).collect();
         return print_json(&items?);
@@ -199,6 +205,18 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
         arguments.out.join("index.html").display()
     );
     Ok(())
+}
+
+/// The command as it was given.
+fn command() -> String {
+    let arguments = std::env::args_os().skip(1);
+    let words = arguments.map(|it| it.to_string_lossy().into_owned());
+    let words: Vec<String> = ["cargo", "xtask"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(words)
+        .collect();
+    words.join(" ")
 }
 
 /// Without ns-3 that is said, and no failure.

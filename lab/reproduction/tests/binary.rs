@@ -107,16 +107,38 @@ fn simulated_figures_are_kept_and_taken_again() {
     ];
     let items = json(&arguments);
     assert_eq!(items.len(), 2);
+    let artefact = || {
+        let json = std::fs::read(directory.path().join("artefact.json")).unwrap();
+        serde_json::from_slice::<Value>(&json).unwrap()
+    };
+    let made = artefact();
+    // Both are of one experiment, whose runs the first makes.
+    let runs = std::fs::read_dir(directory.path().join("runs/model")).unwrap();
+    assert_eq!(made["items"][0]["new_runs"], runs.count());
+    assert_eq!(made["items"][1]["id"], "T6");
+    assert_eq!(made["items"][1]["new_runs"], 0);
+    assert!(made["items"][0]["processor_seconds"].as_f64() > Some(0.0));
+    assert!(made["machine"]["processors"].as_u64() > Some(0));
+    let command = made["command"].as_str().unwrap();
+    assert!(
+        command.starts_with("cargo xtask reproduce t5 T6 --quick"),
+        "{command}"
+    );
     items.iter().for_each(assert_item);
     let known = directory.path().join("runs/model/rps-20-100000-seed1.json");
     let written = std::fs::metadata(&known).unwrap().modified().unwrap();
     assert_eq!(items, json(&arguments));
+    assert_eq!(artefact()["items"][0]["new_runs"], 0);
     assert_eq!(
         std::fs::metadata(&known).unwrap().modified().unwrap(),
         written
     );
     let page = std::fs::read_to_string(directory.path().join("index.html")).unwrap();
-    assert!(page.contains("T5: model over sizes") && page.contains("<svg"));
+    assert!(
+        page.contains("T5: model over sizes")
+            && page.contains("<svg")
+            && page.contains("How it was made")
+    );
     assert!(directory.path().join("t6.csv").exists());
 }
 
