@@ -5,6 +5,7 @@ use std::{cell::OnceCell, path::PathBuf, process::ExitCode, str::FromStr, thread
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use flow_report::Table;
+use netsim::sweep::Shard;
 use reproduction::{
     artefact::{Artefact, Clock},
     cloudburst, coding, computation,
@@ -74,6 +75,11 @@ struct Reproduce {
     /// Runs of the simulator at the same time; without it as many as there are cores.
     #[arg(long)]
     jobs: Option<usize>,
+    /// C4 to C11, T1 to T14, T16: make the Ith of N parts of the runs alone, from 1/N to N/N, and no figures:
+    /// on other machines, with an --out that all share, or whose runs/ are copied into one. The same
+    /// command without it then makes the figures.
+    #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE, hide_default_value = true)]
+    shard: Shard,
     /// C1, C2: what random numbers are drawn with.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -156,6 +162,9 @@ fn main() -> ExitCode {
 }
 
 fn reproduce(arguments: &Reproduce) -> Result<()> {
+    if !arguments.shard.is_whole() {
+        return run_shard(arguments);
+    }
     // Both halves of the paper's figure 7 come from one experiment.
     let sweep = OnceCell::new();
     let trials = arguments
@@ -203,6 +212,28 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
     println!(
         "{} has all of it.",
         arguments.out.join("index.html").display()
+    );
+    Ok(())
+}
+
+/// Makes a shard of the runs of all simulated figures that are asked for.
+fn run_shard(arguments: &Reproduce) -> Result<()> {
+    let simulated = Simulated::new(effort(arguments), &arguments.out);
+    let bursts = cloudburst::Simulated::new(burst_effort(arguments), &arguments.out);
+    for id in Id::figures().filter(|it| asked_for(&arguments.ids, *it)) {
+        match id {
+            Id::Cloudburst(number) => bursts.prepare(number)?,
+            Id::Tr(number) => simulated.prepare(number)?,
+            // Packets are measured where the figures are made.
+            Id::Splitter(_) | Id::All => (),
+        }
+    }
+    let shard = arguments.shard.to_string();
+    if arguments.json {
+        return print_json(&serde_json::json!({ "shard": shard }));
+    }
+    println!(
+        "Shard {shard} has run. When all have, the same command without --shard makes the figures."
     );
     Ok(())
 }
@@ -283,6 +314,7 @@ fn burst_effort(arguments: &Reproduce) -> cloudburst::Effort {
         large_seeds: arguments.seeds.unwrap_or(effort.large_seeds),
         testbed_messages: arguments.flows.unwrap_or(effort.testbed_messages),
         large_messages: arguments.flows.unwrap_or(effort.large_messages),
+        shard: arguments.shard,
         ..effort
     }
 }
@@ -301,6 +333,7 @@ fn effort(arguments: &Reproduce) -> Effort {
         threshold_seeds: seeds(effort.threshold_seeds),
         large_seeds: seeds(effort.large_seeds),
         large_flows: arguments.flows.unwrap_or(effort.large_flows),
+        shard: arguments.shard,
         ..effort
     }
 }

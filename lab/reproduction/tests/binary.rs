@@ -181,6 +181,44 @@ fn cloudbursts_figures_are_simulated() {
     }
 }
 
+/// Two machines make the runs, and the figures are those of one that has made all.
+#[test]
+fn shards_make_the_runs_that_figures_take() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let simulated = |out: &str, more: &[&str]| {
+        let ids = ["T1", "T5", "C4", "C8", "C9"];
+        let options = [
+            "--quick", "--seeds", "1", "--flows", "40", "--json", "--out", out,
+        ];
+        run(&[&["reproduce"], &ids[..], &options, more].concat())
+    };
+    let manifests = |out: &str| {
+        let all = std::fs::read_dir(format!("{out}/runs")).unwrap();
+        let below = all.map(|it| std::fs::read_dir(it.unwrap().path()).unwrap().count());
+        below.sum::<usize>()
+    };
+    let (shards, whole) = (at("shards"), at("whole"));
+    for shard in ["1/2", "2/2"] {
+        let output = simulated(&shards, &["--shard", shard]);
+        assert!(output.status.success(), "{output:?}");
+        let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(printed["shard"], shard);
+        assert!(!Path::new(&shards).join("index.html").exists());
+    }
+    let known = manifests(&shards);
+    let [of_shards, of_one] = [&shards, &whole].map(|out| simulated(out, &[]).stdout);
+    assert!(of_shards == of_one);
+    assert_eq!((known, manifests(&shards)), (manifests(&whole), known));
+    let artefact = std::fs::read(format!("{shards}/artefact.json")).unwrap();
+    let artefact: Value = serde_json::from_slice(&artefact).unwrap();
+    let items = artefact["items"].as_array().unwrap();
+    assert!(
+        items.len() == 5 && items.iter().all(|it| it["new_runs"] == 0),
+        "{artefact}"
+    );
+}
+
 #[test]
 fn a_missed_band_is_reported_and_is_no_failure() {
     let directory = tempfile::tempdir().unwrap();
