@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use flow_twin::{Scheme, Uplink};
 use netsim::{Overrides, sweep::Shard};
 
-/// Simulates leaf-spine fabrics, packet by packet.
+/// Simulates leaf-spine fabrics, fat trees and other topologies, packet by packet.
 #[derive(Parser)]
 #[command(name = "netsim", version, max_term_width = 100)]
 pub(crate) struct Arguments {
@@ -37,8 +37,8 @@ pub(crate) struct Run {
     pub(crate) overrides: OverrideArguments,
     #[command(flatten)]
     pub(crate) trace: TraceArguments,
-    /// Directory for flows.csv with a row a flow, paths.csv and manifest.json; with --trace for
-    /// index.html and twin.json.
+    /// Directory for flows.csv with a row a flow, paths.csv, iterations.csv where there are collective
+    /// operations, and manifest.json; with --trace for index.html and twin.json.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) out: Option<PathBuf>,
     /// Print the manifest instead of a table.
@@ -168,6 +168,9 @@ pub(crate) struct Sweep {
     /// Number of messages instead of the scenario's.
     #[arg(long)]
     pub(crate) messages: Option<u32>,
+    /// Keep the rows of each run too: its flows, links and iterations, as CSV files next to its manifest.
+    #[arg(long)]
+    pub(crate) rows: bool,
     /// Run the Ith of N parts alone, from 1/N to N/N: on other machines, at other times, in the same
     /// directory or in others. `netsim merge` makes one sweep of them.
     #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE, hide_default_value = true)]

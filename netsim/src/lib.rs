@@ -12,7 +12,6 @@
 //! | module | holds |
 //! |---|---|
 //! | `engine` | the event queue, packets, datagrams, random streams |
-//! | `size_distribution` | empirical distributions of message sizes |
 //! | `message` | messages, between the workload and the transport |
 //! | `scenario` | the keys of scenario files, and the topologies that they name: data alone |
 //! | `workload` | which messages are due, when and between which hosts |
@@ -30,7 +29,6 @@ mod message;
 mod outcome;
 mod scenario;
 mod simulation;
-mod size_distribution;
 mod summary;
 pub mod sweep;
 mod transport;
@@ -38,11 +36,15 @@ mod validation;
 mod workload;
 
 pub use flow_topology::FatTree;
+pub use flow_workload::{
+    FlowListFormat, SizeDistribution, SizeDistributionError, SizeFormat, StartUnit,
+    distribution_names,
+};
 
 pub use self::{
     outcome::{FlowRecord, Outcome, PathRecord, Totals},
     scenario::*,
-    simulation::run,
-    size_distribution::{SizeDistribution, SizeDistributionError, distribution_names},
+    simulation::{run, run_with_balancer},
     summary::{ClassSummary, Manifest, PathSummary},
+    workload::IterationRecord,
 };

@@ -17,6 +17,8 @@ pub(crate) struct Message {
     pub(crate) bytes: u64,
     /// Bytes of the request that the receiver sends first, if it does.
     pub(crate) request_bytes: Option<u64>,
+    /// The transfer of a collective operation, and flows of the same pair count as one connection there.
+    pub(crate) transfer: Option<u32>,
     /// It is of background traffic.
     pub(crate) is_background: bool,
     /// Segments that had arrived when it was complete.

@@ -1,6 +1,6 @@
 //! Records of a run: its flows, its links and its totals.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,7 @@ use crate::{
         flow::{Flow, FlowStats},
         segments,
     },
+    workload::IterationRecord,
 };
 
 /// The result of one run.
@@ -26,6 +27,8 @@ pub struct Outcome {
     pub seed: u64,
     /// All messages but those in the background, in the order in which they started.
     pub flows: Vec<FlowRecord>,
+    /// Iterations of collective operations, in the order of the scenario's traffic.
+    pub iterations: Vec<IterationRecord>,
     /// Links between switches.
     pub paths: Vec<PathRecord>,
     /// Sums over all flows and links.
@@ -113,6 +116,7 @@ impl Outcome {
         network: &Network,
         hosts: &Hosts,
         measured: &[bool],
+        iterations: Vec<IterationRecord>,
         took: Duration,
     ) -> Self {
         let is_measured = |it: &&Message| measured[usize::from(it.origin)];
@@ -131,6 +135,7 @@ impl Outcome {
             scenario: experiment.name.clone(),
             scheme: experiment.scheme.clone(),
             seed: experiment.seed,
+            iterations,
             paths: paths(network, end_ns),
             totals: Totals {
                 end_ns,
@@ -148,6 +153,32 @@ impl Outcome {
             took,
         }
     }
+}
+
+impl Outcome {
+    /// Returns names and contents of CSV files of its rows: `flows.csv`, `paths.csv`, and `iterations.csv` if there are
+    /// any.
+    ///
+    /// # Errors
+    /// When a row cannot be encoded, which no run's can fail to be.
+    pub fn to_csv(&self) -> io::Result<Vec<(&'static str, Vec<u8>)>> {
+        let mut files = vec![
+            ("flows.csv", rows(&self.flows)?),
+            ("paths.csv", rows(&self.paths)?),
+        ];
+        if !self.iterations.is_empty() {
+            files.push(("iterations.csv", rows(&self.iterations)?));
+        }
+        Ok(files)
+    }
+}
+
+fn rows(rows: &[impl Serialize]) -> io::Result<Vec<u8>> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        writer.serialize(row)?;
+    }
+    writer.into_inner().map_err(|it| it.into_error())
 }
 
 /// Counters of one message, over all of its flows.

@@ -2,9 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use flow_balance::Balancer;
+
 use crate::{
     engine::packet::{EntryKind, Packet},
-    fabric::{Network, outage::Outages},
+    fabric::{Network, load_balancer::CustomBalancer, outage::Outages},
+    message::Message,
     outcome::Outcome,
     scenario::{Experiment, Traffic},
     transport::Hosts,
@@ -29,7 +32,51 @@ use crate::{
 /// ```
 pub fn run(experiment: &Experiment) -> Outcome {
     let started = Instant::now();
-    let mut simulation = Simulation::new(experiment);
+    run_one(experiment, None, started)
+}
+
+/// Runs an experiment with a balancing policy that is not built in, in the place of the scenario's.
+///
+/// `make` gets a seed and returns the policy, of which each leaf, or each set of next hops in another topology, has a
+/// state of its own.
+///
+/// ```
+/// use flow_balance::{Balancer, Packet, PathId, Paths};
+///
+/// /// Every packet takes the first path that works.
+/// struct First;
+///
+/// impl Balancer for First {
+///     type Flow = ();
+///     type Shared = ();
+///
+///     fn choose<P: Paths + ?Sized>(&self, (): &mut (), (): &mut (), paths: &P, _: &Packet) -> PathId {
+///         paths.candidates().iter().next().unwrap_or_default()
+///     }
+/// }
+///
+/// let source = netsim::Source::find("tr-motivation")?;
+/// let experiment = source.experiment(&netsim::Overrides::default())?;
+/// let outcome = netsim::run_with_balancer(&experiment, |_seed| First);
+/// let used = outcome.paths.iter().filter(|it| it.link.starts_with("leaf0") && it.utilisation > 0.0);
+/// assert_eq!(used.count(), 1);
+/// # Ok::<(), netsim::ScenarioError>(())
+/// ```
+pub fn run_with_balancer<B>(experiment: &Experiment, make: impl Fn(u64) -> B + 'static) -> Outcome
+where
+    B: Balancer + 'static,
+    B::Shared: Default,
+{
+    let started = Instant::now();
+    run_one(experiment, Some(&CustomBalancer::new(make)), started)
+}
+
+fn run_one(
+    experiment: &Experiment,
+    balancer: Option<&CustomBalancer>,
+    started: Instant,
+) -> Outcome {
+    let mut simulation = Simulation::new(experiment, balancer);
     simulation.run();
     simulation.outcome(experiment, started.elapsed())
 }
@@ -41,19 +88,22 @@ struct Simulation {
     outages: Outages,
     /// Traffic that is measured, by its index in the scenario.
     measured: Vec<bool>,
-    unfinished: usize,
+    unfinished: u64,
     until_ns: u64,
+    /// When the next messages are taken: the time of the pending event.
+    next_start_ns: u64,
+    due: Vec<Message>,
 }
 
 /// How often test builds count all packets, in events.
 const CHECK_EVERY: u64 = 1 << 14;
 
 impl Simulation {
-    fn new(experiment: &Experiment) -> Self {
+    fn new(experiment: &Experiment, balancer: Option<&CustomBalancer>) -> Self {
         let scenario = &experiment.scenario;
         let workload = Workload::new(experiment);
         let is_measured = |it: &Traffic| !matches!(it, Traffic::Background { .. });
-        let network = Network::new(experiment);
+        let network = Network::new(experiment, balancer);
         Self {
             outages: Outages::new(scenario.fabric.as_ref(), &network),
             network,
@@ -62,6 +112,8 @@ impl Simulation {
             unfinished: workload.measured,
             until_ns: scenario.until_ms.map_or(u64::MAX, |ms| (ms * 1e6) as u64),
             workload,
+            next_start_ns: u64::MAX,
+            due: Vec::new(),
         }
     }
 
@@ -69,8 +121,7 @@ impl Simulation {
         for message in self.workload.background() {
             self.hosts.start(&mut self.network, message);
         }
-        let start = self.network.slab.insert(Packet::new(EntryKind::Start));
-        self.await_next_message(start);
+        self.await_next_message();
         let only_background = self.unfinished == 0;
         let mut events = 0u64;
         while let Some(id) = self.network.events.pop(&self.network.slab) {
@@ -109,16 +160,13 @@ impl Simulation {
             EntryKind::Wake => self.hosts.wake(network, id),
             EntryKind::PortFree => network.port_free(id),
             EntryKind::Start => {
-                while self
-                    .workload
-                    .next_ns()
-                    .is_some_and(|it| it <= network.now())
-                {
-                    if let Some(message) = self.workload.take() {
-                        self.hosts.start(network, message);
-                    }
+                network.slab.remove(id);
+                // One before which another came has been replaced by then.
+                if network.now() >= self.next_start_ns {
+                    self.next_start_ns = u64::MAX;
+                    self.start_due();
+                    self.await_next_message();
                 }
-                self.await_next_message(id);
             }
             EntryKind::Free => {
                 debug_assert!(false, "entry {id} was freed while it was in the wheel")
@@ -126,13 +174,28 @@ impl Simulation {
         }
     }
 
-    fn await_next_message(&mut self, event: u32) {
-        let network = &mut self.network;
-        let waits = self
+    /// Starts all messages that are due.
+    fn start_due(&mut self) {
+        self.workload.take(self.network.now(), &mut self.due);
+        for message in self.due.drain(..) {
+            self.hosts.start(&mut self.network, message);
+        }
+    }
+
+    /// Puts in an event for the next messages, unless one is pending that comes in time.
+    fn await_next_message(&mut self) {
+        let Some(at) = self
             .workload
             .next_ns()
-            .is_some_and(|at| network.events.push(event, at));
-        if !waits {
+            .filter(|it| *it < self.next_start_ns)
+        else {
+            return;
+        };
+        let network = &mut self.network;
+        let event = network.slab.insert(Packet::new(EntryKind::Start));
+        if network.events.push(event, at) {
+            self.next_start_ns = at;
+        } else {
             network.slab.remove(event);
         }
     }
@@ -146,10 +209,20 @@ impl Simulation {
             let message = &self.hosts.messages[number as usize];
             if self.measured[usize::from(message.origin)] {
                 self.unfinished -= 1;
+                if message.transfer.is_some() {
+                    let now_ns = self.network.now();
+                    self.workload
+                        .collectives
+                        .arrived(message, now_ns, &mut self.due);
+                }
             } else if let Some(next) = self.workload.after(message, self.network.now()) {
                 self.hosts.start(&mut self.network, next);
             }
+            for message in self.due.drain(..) {
+                self.hosts.start(&mut self.network, message);
+            }
         }
+        self.await_next_message();
     }
 
     fn assert_conservation(&self) {
@@ -157,7 +230,15 @@ impl Simulation {
     }
 
     fn outcome(self, experiment: &Experiment, took: Duration) -> Outcome {
-        Outcome::new(experiment, &self.network, &self.hosts, &self.measured, took)
+        let iterations = self.workload.collectives.into_iterations();
+        Outcome::new(
+            experiment,
+            &self.network,
+            &self.hosts,
+            &self.measured,
+            iterations,
+            took,
+        )
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use flow_report::{Summary, Table};
+use flow_workload::Operation;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -24,7 +25,10 @@ pub struct Manifest {
     pub version: String,
     /// All settings, defaults included.
     pub settings: Scenario,
-    /// Flows by size class.
+    /// Fingerprints of the files that the scenario names, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
+    /// Flows by size class, and iterations of collective operations.
     pub classes: Vec<ClassSummary>,
     /// Links between switches.
     pub paths: PathSummary,
@@ -32,7 +36,8 @@ pub struct Manifest {
     pub totals: Totals,
 }
 
-/// Flows of one class of sizes. Times and delays are nothing where there was nothing to measure.
+/// Flows of one class of sizes, or iterations of a collective operation. Times and delays are nothing
+/// where there was nothing to measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClassSummary {
     /// Its name: the bounds of sizes.
@@ -86,9 +91,11 @@ pub struct PathSummary {
 }
 
 impl Manifest {
-    /// Returns whether this version of the simulator made it from these settings.
-    pub(crate) fn is_of(&self, settings: &Scenario) -> bool {
-        self.settings == *settings && self.version == env!("CARGO_PKG_VERSION")
+    /// Returns whether this version of the simulator made it from these settings and files.
+    pub(crate) fn is_of(&self, settings: &Scenario, files: &BTreeMap<String, String>) -> bool {
+        self.settings == *settings
+            && self.version == env!("CARGO_PKG_VERSION")
+            && self.files == *files
     }
 
     /// Sums a run up.
@@ -100,7 +107,11 @@ impl Manifest {
             seed: outcome.seed,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             settings: experiment.settings(),
-            classes: classes(bounds, &outcome.flows),
+            files: experiment.files.clone(),
+            classes: classes(bounds, &outcome.flows)
+                .into_iter()
+                .chain(collectives(experiment, outcome))
+                .collect(),
             paths: PathSummary::new(outcome),
             totals: outcome.totals,
         }
@@ -148,6 +159,34 @@ fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(String::new, |value| format!("{value:.digits$}"))
 }
 
+/// Iterations of each collective operation, as a class of their own.
+fn collectives(experiment: &Experiment, outcome: &Outcome) -> Vec<ClassSummary> {
+    let mut classes = Vec::new();
+    for (index, traffic) in experiment.scenario.traffic.iter().enumerate() {
+        let Some((operation, settings)) = traffic.collective() else {
+            continue;
+        };
+        let name = match operation {
+            Operation::RingAllReduce => "ring all-reduce",
+            Operation::TreeAllReduce => "tree all-reduce",
+            Operation::AllToAll => "all-to-all",
+        };
+        let mine = outcome.iterations.iter();
+        let mine = mine.filter(|it| usize::from(it.traffic) == index);
+        let times: Vec<u64> = mine.filter_map(|it| it.completion_ns).collect();
+        let iterations = settings.iterations as usize;
+        let goodput = times
+            .iter()
+            .map(|it| settings.bytes as f64 * 8e3 / (*it).max(1) as f64);
+        classes.push(ClassSummary {
+            goodput_mbps: finite(Summary::new(goodput).mean()),
+            unfinished: iterations - times.len(),
+            ..ClassSummary::of_times(format!("traffic {index}: {name}"), &times)
+        });
+    }
+    classes
+}
+
 /// Each class, and all flows together at the end.
 fn classes(bounds: &[u64], flows: &[FlowRecord]) -> Vec<ClassSummary> {
     let mut classes = Vec::new();
@@ -179,9 +218,31 @@ fn bytes(bytes: u64) -> String {
 }
 
 impl ClassSummary {
+    /// Completion times alone.
+    fn of_times(class: String, times_ns: &[u64]) -> Self {
+        let times = Summary::new(times_ns.iter().copied().map(us));
+        Self {
+            class,
+            flows: times.count(),
+            unfinished: 0,
+            mean_us: finite(times.mean()),
+            p50_us: finite(times.percentile(50.0)),
+            p95_us: finite(times.percentile(95.0)),
+            p99_us: finite(times.percentile(99.0)),
+            max_us: finite(times.percentile(100.0)),
+            goodput_mbps: None,
+            retransmitted_percent: None,
+            out_of_order_percent: None,
+            marked_percent: None,
+            timeouts: 0,
+            queued_us: None,
+            sent_ratio: None,
+            needed_ratio: None,
+        }
+    }
+
     fn new(class: String, flows: &[&FlowRecord]) -> Self {
-        let times_us = flows.iter().filter_map(|it| it.fct_ns).map(us);
-        let fct = Summary::new(times_us);
+        let times_ns: Vec<u64> = flows.iter().filter_map(|it| it.fct_ns).collect();
         let goodput = flows
             .iter()
             .filter_map(|it| Some(it.bytes as f64 * 8e3 / it.fct_ns?.max(1) as f64));
@@ -196,14 +257,7 @@ impl ClassSummary {
         let arrived = sum(|it| it.arrived.into());
         let percent = |part, whole| finite(100.0 * part as f64 / whole as f64);
         Self {
-            class,
-            flows: fct.count(),
-            unfinished: flows.len() - fct.count(),
-            mean_us: finite(fct.mean()),
-            p50_us: finite(fct.percentile(50.0)),
-            p95_us: finite(fct.percentile(95.0)),
-            p99_us: finite(fct.percentile(99.0)),
-            max_us: finite(fct.percentile(100.0)),
+            unfinished: flows.len() - times_ns.len(),
             goodput_mbps: finite(goodput.mean()),
             retransmitted_percent: percent(sum(|it| it.retransmitted.into()), sent),
             out_of_order_percent: percent(sum(|it| it.out_of_order.into()), arrived),
@@ -212,6 +266,7 @@ impl ClassSummary {
             queued_us: finite(us(sum(|it| it.queued_ns)) / arrived as f64),
             sent_ratio: ratio(|it| it.sent),
             needed_ratio: ratio(|it| it.needed),
+            ..Self::of_times(class, &times_ns)
         }
     }
 }

@@ -45,6 +45,9 @@ pub struct Plan {
     pub seeds: Vec<u64>,
     /// Another number of messages.
     pub messages: Option<u32>,
+    /// The rows of each run are kept too, as CSV files next to its manifest.
+    #[serde(default)]
+    pub rows: bool,
 }
 
 /// Why a sweep ended early.
@@ -83,6 +86,12 @@ impl Plan {
         runs
     }
 
+    /// The runs of the first seed: every scheme at every load.
+    fn of_first_seed(&self) -> impl Iterator<Item = Overrides> {
+        let count = self.schemes.len() * self.loads.len();
+        self.runs().into_iter().take(count)
+    }
+
     /// How many runs there are.
     pub fn len(&self) -> usize {
         self.schemes.len() * self.loads.len() * self.seeds.len()
@@ -115,7 +124,8 @@ impl Plan {
     /// Below `directory` shards write different files, so they may share one, and need no lock.
     ///
     /// # Errors
-    /// As for [`run`](Self::run); all of the plan is checked.
+    /// As for [`run`](Self::run). Of other shards' runs those of the first seed are checked: of a plan of thousands
+    /// each shard would otherwise spend its time on the runs of all others.
     pub fn run_shard(
         &self,
         shard: Shard,
@@ -125,10 +135,10 @@ impl Plan {
         done: impl Fn(bool) + Sync,
     ) -> Result<Vec<(Overrides, Manifest)>, SweepError> {
         fs::create_dir_all(directory).map_err(writing(directory))?;
-        for overrides in &self.runs() {
-            source.experiment(overrides)?;
-        }
         let runs = shard.of(self.runs());
+        for overrides in self.of_first_seed().chain(runs.iter().cloned()) {
+            source.experiment(&overrides)?;
+        }
         let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
         let results = Mutex::new(Vec::new());
         let work = || {
@@ -142,7 +152,7 @@ impl Plan {
                     .map_err(SweepError::from)
                     .and_then(|experiment| {
                         let path = directory.join(file_name(overrides));
-                        let (manifest, known) = run_or_read(&experiment, &path)?;
+                        let (manifest, known) = run_or_read(&experiment, &path, self.rows)?;
                         done(known);
                         Ok(manifest)
                     });
@@ -166,19 +176,44 @@ impl Plan {
     }
 }
 
-/// Takes the manifest that is there if it is of the very same settings and version.
-fn run_or_read(experiment: &Experiment, path: &Path) -> Result<(Manifest, bool), SweepError> {
+/// Takes the manifest that is there if it is of the very same settings and version, and if its rows are there where
+/// they are asked for.
+fn run_or_read(
+    experiment: &Experiment,
+    path: &Path,
+    keeps_rows: bool,
+) -> Result<(Manifest, bool), SweepError> {
     let known = fs::read(path)
         .ok()
         .and_then(|bytes| serde_json::from_slice::<Manifest>(&bytes).ok())
-        .filter(|it| it.is_of(&experiment.settings()));
+        .filter(|it| it.is_of(&experiment.settings(), &experiment.files))
+        .filter(|_| !keeps_rows || has_rows(path));
     if let Some(known) = known {
         return Ok((known, true));
     }
-    let manifest = Manifest::new(experiment, &run(experiment));
+    let outcome = run(experiment);
+    if keeps_rows {
+        // Before the manifest, which says that the run is there.
+        for (name, rows) in outcome.to_csv().map_err(writing(path))? {
+            write_whole(&rows_path(path, name), &rows)?;
+        }
+    }
+    let manifest = Manifest::new(experiment, &outcome);
     let json = serde_json::to_vec_pretty(&manifest).map_err(|it| writing(path)(it.into()))?;
     write_whole(path, &json)?;
     Ok((manifest, false))
+}
+
+/// The files of a run's rows, of which the last is not there without collective operations.
+const ROWS: [&str; 3] = ["flows.csv", "paths.csv", "iterations.csv"];
+
+/// The path of a file of rows next to a manifest: of `ecmp-seed1.json`, `ecmp-seed1.flows.csv`.
+fn rows_path(manifest: &Path, name: &str) -> PathBuf {
+    manifest.with_extension(name)
+}
+
+fn has_rows(manifest: &Path) -> bool {
+    ROWS[..2].iter().all(|it| rows_path(manifest, it).is_file())
 }
 
 /// Writes a file whole or not at all, whoever else writes it at the same time: half a manifest would be

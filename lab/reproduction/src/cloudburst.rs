@@ -13,6 +13,7 @@ pub mod testbed;
 use std::{cell::OnceCell, path::Path};
 
 use anyhow::Result;
+use netsim::sweep::Shard;
 
 use crate::{
     figure::Figure,
@@ -40,6 +41,8 @@ pub struct Effort {
     pub shares: Vec<u32>,
     /// Runs at the same time.
     pub jobs: usize,
+    /// The part of all runs that is made: of another than the whole there are no figures.
+    pub shard: Shard,
 }
 
 impl Effort {
@@ -55,6 +58,7 @@ impl Effort {
             large_messages: 4_000,
             shares: (1..=10).collect(),
             jobs,
+            shard: Shard::WHOLE,
         }
     }
 
@@ -70,6 +74,7 @@ impl Effort {
             large_messages: 300,
             shares: vec![2, 5, 10],
             jobs,
+            shard: Shard::WHOLE,
         }
     }
 }
@@ -121,6 +126,28 @@ impl<'a> Simulated<'a> {
         })
     }
 
+    /// Runs what a figure takes, or the shard of it, without making it; `number` is 4 to 11, and others take no runs.
+    ///
+    /// # Errors
+    ///
+    /// When a manifest cannot be written.
+    pub fn prepare(&self, number: usize) -> Result<()> {
+        if number == 4 {
+            self.choices()?;
+        }
+        if matches!(number, 5..=7) {
+            self.rates()?;
+        }
+        match number {
+            6 => self.buffers().map(drop),
+            8 => self.incast().map(drop),
+            9 => self.failures().map(drop),
+            10 => self.large().map(drop),
+            11 => self.shares().map(drop),
+            _ => Ok(()),
+        }
+    }
+
     fn choices(&self) -> Result<&Runs> {
         self.run(&self.choices, choices::experiment)
     }
@@ -129,7 +156,7 @@ impl<'a> Simulated<'a> {
         filled(&self.rates, || {
             let plans = testbed::rate_experiments(&self.effort).into_iter();
             plans
-                .map(|it| it.run(self.directory, self.effort.jobs))
+                .map(|it| it.run(self.directory, self.effort.jobs, self.effort.shard))
                 .collect()
         })
     }
@@ -160,7 +187,7 @@ impl<'a> Simulated<'a> {
         plan: fn(&Effort) -> experiment::Experiment,
     ) -> Result<&'s Runs> {
         filled(cell, || {
-            plan(&self.effort).run(self.directory, self.effort.jobs)
+            plan(&self.effort).run(self.directory, self.effort.jobs, self.effort.shard)
         })
     }
 }

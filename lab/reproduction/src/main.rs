@@ -5,7 +5,9 @@ use std::{cell::OnceCell, path::PathBuf, process::ExitCode, str::FromStr, thread
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use flow_report::Table;
+use netsim::sweep::Shard;
 use reproduction::{
+    artefact::{Artefact, Clock},
     cloudburst, coding, computation,
     figure::Figure,
     header, notes, ns3,
@@ -48,8 +50,9 @@ struct Reproduce {
     /// Figures to measure: S1 to S6 (the splitter, on real packets), C1 to C13 (Cloudburst), T1 to T16
     /// (TR), or all. Default: all.
     ids: Vec<Id>,
-    /// Directory for index.html, and CSV and SVG files for each figure. Runs of the simulator that
-    /// lie there, of the same settings, are not run again.
+    /// Directory for index.html, artefact.json (machine, commit, and what each item took), and CSV and
+    /// SVG files for each figure. Runs of the simulator that lie there, of the same settings, are not
+    /// run again.
     #[arg(long, default_value = "target/reproduction")]
     out: PathBuf,
     /// Print one JSON array instead of tables.
@@ -72,6 +75,11 @@ struct Reproduce {
     /// Runs of the simulator at the same time; without it as many as there are cores.
     #[arg(long)]
     jobs: Option<usize>,
+    /// C4 to C11, T1 to T14, T16: make the Ith of N parts of the runs alone, from 1/N to N/N, and no figures:
+    /// on other machines, with an --out that all share, or whose runs/ are copied into one. The same
+    /// command without it then makes the figures.
+    #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE, hide_default_value = true)]
+    shard: Shard,
     /// C1, C2: what random numbers are drawn with.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -154,6 +162,9 @@ fn main() -> ExitCode {
 }
 
 fn reproduce(arguments: &Reproduce) -> Result<()> {
+    if !arguments.shard.is_whole() {
+        return run_shard(arguments);
+    }
     // Both halves of the paper's figure 7 come from one experiment.
     let sweep = OnceCell::new();
     let trials = arguments
@@ -172,7 +183,9 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
     let packets =
         splitter::Measured::new(packet_effort(arguments), &arguments.out, agent(arguments)?);
     let mut figures: Vec<Figure> = Vec::new();
+    let mut artefact = Artefact::new(command());
     for id in Id::figures().filter(|it| asked_for(&arguments.ids, *it)) {
+        let clock = Clock::start(&arguments.out);
         let figure = match id {
             Id::Splitter(number) => packets.figure(number)?,
             Id::Cloudburst(1) => computation::figure(sweep()),
@@ -184,9 +197,11 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
             Id::Tr(number) => simulated.figure(number)?,
         };
         figure.write(&arguments.out)?;
+        artefact.items.push(clock.cost(figure.id, &arguments.out));
         figures.push(figure);
     }
-    pages::write(&figures, &arguments.out)?;
+    pages::write(&figures, &artefact, &arguments.out)?;
+    artefact.write(&arguments.out)?;
     if arguments.json {
         let items: Result<Vec<_>> = figures.iter().map(Figure::item).collect();
         return print_json(&items?);
@@ -199,6 +214,40 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
         arguments.out.join("index.html").display()
     );
     Ok(())
+}
+
+/// Makes a shard of the runs of all simulated figures that are asked for.
+fn run_shard(arguments: &Reproduce) -> Result<()> {
+    let simulated = Simulated::new(effort(arguments), &arguments.out);
+    let bursts = cloudburst::Simulated::new(burst_effort(arguments), &arguments.out);
+    for id in Id::figures().filter(|it| asked_for(&arguments.ids, *it)) {
+        match id {
+            Id::Cloudburst(number) => bursts.prepare(number)?,
+            Id::Tr(number) => simulated.prepare(number)?,
+            // Packets are measured where the figures are made.
+            Id::Splitter(_) | Id::All => (),
+        }
+    }
+    let shard = arguments.shard.to_string();
+    if arguments.json {
+        return print_json(&serde_json::json!({ "shard": shard }));
+    }
+    println!(
+        "Shard {shard} has run. When all have, the same command without --shard makes the figures."
+    );
+    Ok(())
+}
+
+/// The command as it was given.
+fn command() -> String {
+    let arguments = std::env::args_os().skip(1);
+    let words = arguments.map(|it| it.to_string_lossy().into_owned());
+    let words: Vec<String> = ["cargo", "xtask"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(words)
+        .collect();
+    words.join(" ")
 }
 
 /// Without ns-3 that is said, and no failure.
@@ -265,6 +314,7 @@ fn burst_effort(arguments: &Reproduce) -> cloudburst::Effort {
         large_seeds: arguments.seeds.unwrap_or(effort.large_seeds),
         testbed_messages: arguments.flows.unwrap_or(effort.testbed_messages),
         large_messages: arguments.flows.unwrap_or(effort.large_messages),
+        shard: arguments.shard,
         ..effort
     }
 }
@@ -283,6 +333,7 @@ fn effort(arguments: &Reproduce) -> Effort {
         threshold_seeds: seeds(effort.threshold_seeds),
         large_seeds: seeds(effort.large_seeds),
         large_flows: arguments.flows.unwrap_or(effort.large_flows),
+        shard: arguments.shard,
         ..effort
     }
 }

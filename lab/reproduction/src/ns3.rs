@@ -36,6 +36,8 @@ const DELAY_US: u32 = 5;
 const BUFFER_PACKETS: u32 = 250;
 const MARK_PACKETS: u32 = 65;
 const HOSTS_PER_LEAF: u16 = 8;
+/// Hosts of the ring are numbered along it, so that all but two steps stay in a leaf.
+const RING_PER_LEAF: u16 = 32;
 /// With the two bytes of PPP, which ns-3's links have.
 const HEADER_BYTES: u32 = 42;
 const PACKET_BYTES: u32 = 1_460 + HEADER_BYTES;
@@ -46,7 +48,9 @@ pub struct Comparison {
     /// Flows one at a time.
     pub alone: Vec<Alone>,
     /// Flows that share a link.
-    pub shared: Shared,
+    pub shared: Many,
+    /// The transfers of an all-reduce in a ring of 64 hosts.
+    pub ring: Many,
 }
 
 /// A flow that had the fabric to itself.
@@ -64,9 +68,9 @@ pub struct Alone {
     pub holds: bool,
 }
 
-/// Many flows over one link at a load of 0.8.
+/// Many flows, and the time that they took both simulators.
 #[derive(Debug, Serialize)]
-pub struct Shared {
+pub struct Many {
     /// Number of flows in it.
     pub flows: usize,
     /// Links passed by packets, in the simulator.
@@ -102,13 +106,14 @@ pub fn compare(directory: &Path) -> Result<std::result::Result<Comparison, Strin
     Ok(Ok(Comparison {
         alone: alone(&ns3)?,
         shared: shared(&ns3)?,
+        ring: ring(&ns3)?,
     }))
 }
 
 impl Comparison {
     /// Returns whether all results are in their bands.
     pub fn holds(&self) -> bool {
-        self.shared.holds && self.alone.iter().all(|it| it.holds)
+        self.shared.holds && self.ring.holds && self.alone.iter().all(|it| it.holds)
     }
 
     /// Writes the comparison for people.
@@ -124,22 +129,32 @@ impl Comparison {
                 verdict(it.holds).to_owned(),
             ]);
         }
-        let it = &self.shared;
-        table.row([
-            format!("mean of {} at load 0.8", it.flows),
-            format!("{:.2}", it.netsim_us),
-            format!("{:.2}", it.ns3_us),
-            format!("{:+.2} %", 100.0 * (it.netsim_us / it.ns3_us - 1.0)),
-            String::new(),
-        ]);
-        format!(
-            "{}\nThe last took ns-3 {:.2} s and netsim {:.4} s: {:.0} times as fast (at least {LEAST_RATIO}: {}).",
-            table.to_text(),
-            it.ns3_seconds,
-            it.netsim_seconds,
-            it.ratio,
-            verdict(it.holds)
-        )
+        let many = [
+            (
+                format!("mean of {} at load 0.8", self.shared.flows),
+                &self.shared,
+            ),
+            (format!("mean of {} in a ring", self.ring.flows), &self.ring),
+        ];
+        let mut text = String::new();
+        for (name, it) in many {
+            let _ = write!(
+                text,
+                "\n{name}: ns-3 took {:.2} s, netsim {:.4} s: {:.0} times as fast (at least {LEAST_RATIO}: {}).",
+                it.ns3_seconds,
+                it.netsim_seconds,
+                it.ratio,
+                verdict(it.holds)
+            );
+            table.row([
+                name,
+                format!("{:.2}", it.netsim_us),
+                format!("{:.2}", it.ns3_us),
+                format!("{:+.2} %", 100.0 * (it.netsim_us / it.ns3_us - 1.0)),
+                String::new(),
+            ]);
+        }
+        table.to_text() + &text
     }
 }
 
@@ -151,11 +166,11 @@ fn alone(ns3: &Ns3) -> Result<Vec<Alone>> {
         )
     };
     let traffic: Vec<String> = ALONE_BYTES.iter().enumerate().map(message).collect();
-    let ours = simulate(&traffic.join(", "))?;
+    let ours = simulate(HOSTS_PER_LEAF, &traffic.join(", "))?;
     if ours.totals.dropped > 0 {
         bail!("a flow that is alone has lost packets in the simulator");
     }
-    let (theirs_us, _) = ns3.run(&ours)?;
+    let (theirs_us, _) = ns3.run(HOSTS_PER_LEAF, &ours)?;
     let pairs = times_us(&ours).into_iter().zip(theirs_us);
     let pairs = ALONE_BYTES.into_iter().zip(pairs);
     Ok(pairs
@@ -172,19 +187,33 @@ fn alone(ns3: &Ns3) -> Result<Vec<Alone>> {
         .collect())
 }
 
-fn shared(ns3: &Ns3) -> Result<Shared> {
+fn shared(ns3: &Ns3) -> Result<Many> {
     // Eight hosts at a tenth of their links: eight tenths of the one between leaf and spine.
     let traffic = "{ kind = \"poisson\", sizes = 1_000_000, load = 0.1, messages = 200, \
         hosts = { pattern = \"leaves\", from = 0, to = 1 } }";
-    let ours = simulate(traffic)?;
+    many(ns3, HOSTS_PER_LEAF, traffic)
+}
+
+/// Twenty kB a step. In ns-3 each transfer starts when it did in the simulator, on a connection of its own.
+fn ring(ns3: &Ns3) -> Result<Many> {
+    many(
+        ns3,
+        RING_PER_LEAF,
+        "{ kind = \"ring_all_reduce\", bytes = 1_280_000 }",
+    )
+}
+
+fn many(ns3: &Ns3, hosts_per_leaf: u16, traffic: &str) -> Result<Many> {
+    let ours = simulate(hosts_per_leaf, traffic)?;
     let mut netsim_seconds = ours.took.as_secs_f64();
     for _ in 1..RUNS {
-        netsim_seconds = netsim_seconds.min(simulate(traffic)?.took.as_secs_f64());
+        let took = simulate(hosts_per_leaf, traffic)?.took;
+        netsim_seconds = netsim_seconds.min(took.as_secs_f64());
     }
-    let (theirs_us, ns3_seconds) = ns3.run(&ours)?;
+    let (theirs_us, ns3_seconds) = ns3.run(hosts_per_leaf, &ours)?;
     let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
     let ratio = ns3_seconds / netsim_seconds;
-    Ok(Shared {
+    Ok(Many {
         flows: ours.flows.len(),
         hops: ours.totals.hops,
         netsim_us: mean(&times_us(&ours)),
@@ -196,13 +225,13 @@ fn shared(ns3: &Ns3) -> Result<Shared> {
     })
 }
 
-fn simulate(traffic: &str) -> Result<Outcome> {
+fn simulate(hosts_per_leaf: u16, traffic: &str) -> Result<Outcome> {
     let buffer = BUFFER_PACKETS * PACKET_BYTES;
     let mark = MARK_PACKETS * PACKET_BYTES;
     // A host's own queue is long, and does not mark.
     let text = format!(
         "about = \"The simulator next to ns-3\"
-         fabric = {{ leaves = 2, spines = 1, hosts_per_leaf = {HOSTS_PER_LEAF}, host_gbps = {GBPS},
+         fabric = {{ leaves = 2, spines = 1, hosts_per_leaf = {hosts_per_leaf}, host_gbps = {GBPS},
            uplink_gbps = {GBPS}, link_delay_us = {DELAY_US} }}
          port = {{ buffer_bytes = {buffer}, ecn_bytes = {mark} }}
          host_port = {{ buffer_bytes = 150_000_000, ecn_bytes = 150_000_001 }}
@@ -271,7 +300,7 @@ impl<'a> Ns3<'a> {
 
     /// Runs the flows of an outcome. Returns their completion times in microseconds, and the
     /// processor time that it took, in seconds.
-    fn run(&self, ours: &Outcome) -> Result<(Vec<f64>, f64)> {
+    fn run(&self, hosts_per_leaf: u16, ours: &Outcome) -> Result<(Vec<f64>, f64)> {
         let file = self.directory.join("flows");
         let mut text = String::new();
         for it in &ours.flows {
@@ -285,7 +314,7 @@ impl<'a> Ns3<'a> {
         let ran = Command::new(&program)
             .args(
                 [
-                    u32::from(HOSTS_PER_LEAF),
+                    u32::from(hosts_per_leaf),
                     GBPS,
                     DELAY_US,
                     BUFFER_PACKETS,
@@ -344,7 +373,7 @@ mod tests {
     #[test]
     fn a_flow_alone_loses_nothing_and_takes_as_long_as_its_links() {
         let message = "{ kind = \"message\", from = 0, to = 8, bytes = 1460 }";
-        let outcome = simulate(message).expect("it is right");
+        let outcome = simulate(HOSTS_PER_LEAF, message).expect("it is right");
         // Four links of 5 us, and 1,502 bytes at 10 Gbit/s four times.
         assert_eq!(outcome.flows[0].fct_ns, Some(20_000 + 4 * 1_202));
         assert_eq!(outcome.totals.dropped, 0);

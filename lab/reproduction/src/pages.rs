@@ -5,14 +5,14 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result};
 use flow_report::{Page, Table};
 
-use crate::figure::Figure;
+use crate::{artefact::Artefact, figure::Figure};
 
-/// Writes `index.html`: a table of verdicts, then each figure.
+/// Writes `index.html`: a table of verdicts, how it was made, then each figure.
 ///
 /// # Errors
 ///
 /// If the file cannot be written.
-pub fn write(figures: &[Figure], directory: &Path) -> Result<()> {
+pub fn write(figures: &[Figure], artefact: &Artefact, directory: &Path) -> Result<()> {
     let mut verdicts = Table::new(["item", "what", "verdict"]);
     for it in figures {
         verdicts.row([it.id, it.title, &it.verdict().to_string()]);
@@ -22,7 +22,11 @@ pub fn write(figures: &[Figure], directory: &Path) -> Result<()> {
             "Reproduced: all checks lie in their bands. Outside: some do not. Refuted: of some the contrary \
              of what the paper says was measured, with the whole 95 % confidence interval.",
         )
-        .table(&verdicts);
+        .table(&verdicts)
+        .heading("How it was made")
+        .text(&artefact.sentence())
+        .table(&artefact.table())
+        .note("Items of one experiment share its runs, and the first of them makes these.");
     for it in figures {
         page = page
             .heading(&format!("{}: {} ({})", it.id, it.title, it.verdict()))

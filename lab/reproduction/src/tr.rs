@@ -18,6 +18,7 @@ pub mod thresholds;
 use std::{cell::OnceCell, path::Path};
 
 use anyhow::Result;
+use netsim::sweep::Shard;
 
 use self::runs::Runs;
 use crate::figure::Figure;
@@ -43,6 +44,8 @@ pub struct Effort {
     pub large_flows: u32,
     /// Runs at the same time.
     pub jobs: usize,
+    /// The part of all runs that is made: of another than the whole there are no figures.
+    pub shard: Shard,
 }
 
 impl Effort {
@@ -59,6 +62,7 @@ impl Effort {
             large_seeds: 10,
             large_flows: 5_000,
             jobs,
+            shard: Shard::WHOLE,
         }
     }
 
@@ -74,6 +78,7 @@ impl Effort {
             large_seeds: 2,
             large_flows: 150,
             jobs,
+            shard: Shard::WHOLE,
         }
     }
 }
@@ -130,31 +135,55 @@ impl<'a> Simulated<'a> {
         })
     }
 
+    /// Runs what a figure takes, or the shard of it, without making it; `number` is 1 to 16.
+    ///
+    /// # Errors
+    ///
+    /// When a manifest cannot be written.
+    pub fn prepare(&self, number: usize) -> Result<()> {
+        if matches!(number, 1..=4 | 7 | 8 | 16) {
+            self.motivation()?;
+        }
+        if matches!(number, 5 | 6) {
+            self.model()?;
+        }
+        if number == 9 {
+            self.thresholds()?;
+        }
+        if matches!(number, 10..=14 | 16) {
+            self.large()?;
+        }
+        if number == 13 {
+            self.causes()?;
+        }
+        Ok(())
+    }
+
     fn motivation(&self) -> Result<&Runs> {
         filled(&self.motivation, || {
             let plan = motivation::experiment(&self.effort);
-            plan.run(self.directory, self.effort.jobs)
+            plan.run(self.directory, self.effort.jobs, self.effort.shard)
         })
     }
 
     fn model(&self) -> Result<&Runs> {
         filled(&self.model, || {
             let plan = model::experiment(&self.effort);
-            plan.run(self.directory, self.effort.jobs)
+            plan.run(self.directory, self.effort.jobs, self.effort.shard)
         })
     }
 
     fn thresholds(&self) -> Result<&Runs> {
         filled(&self.thresholds, || {
             let plan = thresholds::experiment(&self.effort);
-            plan.run(self.directory, self.effort.jobs)
+            plan.run(self.directory, self.effort.jobs, self.effort.shard)
         })
     }
 
     fn causes(&self) -> Result<&Runs> {
         filled(&self.causes, || {
             let plan = large::causes(&self.effort);
-            plan.run(self.directory, self.effort.jobs)
+            plan.run(self.directory, self.effort.jobs, self.effort.shard)
         })
     }
 
@@ -162,7 +191,7 @@ impl<'a> Simulated<'a> {
         filled(&self.large, || {
             let plans = large::experiments(&self.effort).into_iter();
             plans
-                .map(|it| it.run(self.directory, self.effort.jobs))
+                .map(|it| it.run(self.directory, self.effort.jobs, self.effort.shard))
                 .collect()
         })
     }

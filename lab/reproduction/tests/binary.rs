@@ -107,16 +107,38 @@ fn simulated_figures_are_kept_and_taken_again() {
     ];
     let items = json(&arguments);
     assert_eq!(items.len(), 2);
+    let artefact = || {
+        let json = std::fs::read(directory.path().join("artefact.json")).unwrap();
+        serde_json::from_slice::<Value>(&json).unwrap()
+    };
+    let made = artefact();
+    // Both are of one experiment, whose runs the first makes.
+    let runs = std::fs::read_dir(directory.path().join("runs/model")).unwrap();
+    assert_eq!(made["items"][0]["new_runs"], runs.count());
+    assert_eq!(made["items"][1]["id"], "T6");
+    assert_eq!(made["items"][1]["new_runs"], 0);
+    assert!(made["items"][0]["processor_seconds"].as_f64() > Some(0.0));
+    assert!(made["machine"]["processors"].as_u64() > Some(0));
+    let command = made["command"].as_str().unwrap();
+    assert!(
+        command.starts_with("cargo xtask reproduce t5 T6 --quick"),
+        "{command}"
+    );
     items.iter().for_each(assert_item);
     let known = directory.path().join("runs/model/rps-20-100000-seed1.json");
     let written = std::fs::metadata(&known).unwrap().modified().unwrap();
     assert_eq!(items, json(&arguments));
+    assert_eq!(artefact()["items"][0]["new_runs"], 0);
     assert_eq!(
         std::fs::metadata(&known).unwrap().modified().unwrap(),
         written
     );
     let page = std::fs::read_to_string(directory.path().join("index.html")).unwrap();
-    assert!(page.contains("T5: model over sizes") && page.contains("<svg"));
+    assert!(
+        page.contains("T5: model over sizes")
+            && page.contains("<svg")
+            && page.contains("How it was made")
+    );
     assert!(directory.path().join("t6.csv").exists());
 }
 
@@ -157,6 +179,44 @@ fn cloudbursts_figures_are_simulated() {
     for file in ["c4.svg", "c11.svg", "c9-checks.csv"] {
         assert!(directory.path().join(file).exists(), "{file}");
     }
+}
+
+/// Two machines make the runs, and the figures are those of one that has made all.
+#[test]
+fn shards_make_the_runs_that_figures_take() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let simulated = |out: &str, more: &[&str]| {
+        let ids = ["T1", "T5", "C4", "C8", "C9"];
+        let options = [
+            "--quick", "--seeds", "1", "--flows", "40", "--json", "--out", out,
+        ];
+        run(&[&["reproduce"], &ids[..], &options, more].concat())
+    };
+    let manifests = |out: &str| {
+        let all = std::fs::read_dir(format!("{out}/runs")).unwrap();
+        let below = all.map(|it| std::fs::read_dir(it.unwrap().path()).unwrap().count());
+        below.sum::<usize>()
+    };
+    let (shards, whole) = (at("shards"), at("whole"));
+    for shard in ["1/2", "2/2"] {
+        let output = simulated(&shards, &["--shard", shard]);
+        assert!(output.status.success(), "{output:?}");
+        let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(printed["shard"], shard);
+        assert!(!Path::new(&shards).join("index.html").exists());
+    }
+    let known = manifests(&shards);
+    let [of_shards, of_one] = [&shards, &whole].map(|out| simulated(out, &[]).stdout);
+    assert!(of_shards == of_one);
+    assert_eq!((known, manifests(&shards)), (manifests(&whole), known));
+    let artefact = std::fs::read(format!("{shards}/artefact.json")).unwrap();
+    let artefact: Value = serde_json::from_slice(&artefact).unwrap();
+    let items = artefact["items"].as_array().unwrap();
+    assert!(
+        items.len() == 5 && items.iter().all(|it| it["new_runs"] == 0),
+        "{artefact}"
+    );
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::{fs, path::Path};
 
 use anyhow::{Context as _, Result};
 use netsim::{Manifest, Outcome, Source};
-use serde::Serialize;
 
 use super::{print, print_json};
 use crate::arguments::Run;
@@ -58,18 +57,15 @@ fn sentence(manifest: &Manifest) -> String {
 
 fn write(directory: &Path, outcome: &Outcome, manifest: &Manifest) -> Result<()> {
     fs::create_dir_all(directory)?;
-    write_csv(&directory.join("flows.csv"), &outcome.flows)?;
-    write_csv(&directory.join("paths.csv"), &outcome.paths)?;
+    // Those of a run before are not of this one, which may have none.
+    let iterations = directory.join("iterations.csv");
+    if iterations.exists() {
+        fs::remove_file(iterations)?;
+    }
+    for (name, rows) in outcome.to_csv()? {
+        fs::write(directory.join(name), rows)?;
+    }
     let json = serde_json::to_string_pretty(manifest)?;
     fs::write(directory.join("manifest.json"), json + "\n")?;
-    Ok(())
-}
-
-fn write_csv(path: &Path, rows: &[impl Serialize]) -> Result<()> {
-    let mut writer = csv::Writer::from_path(path)?;
-    for row in rows {
-        writer.serialize(row)?;
-    }
-    writer.flush()?;
     Ok(())
 }

@@ -104,6 +104,7 @@ fn plan(arguments: &Sweep, source: &Source) -> Result<Plan> {
         loads,
         seeds: (1..=arguments.seeds).collect(),
         messages: arguments.messages,
+        rows: arguments.rows,
     })
 }
 

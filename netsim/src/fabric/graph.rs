@@ -204,7 +204,13 @@ impl Network {
         let now_ns = self.events.now();
         let packet = &self.slab[id];
         let reverse = packet.kind() == EntryKind::Ack;
-        let mut query = PathQuery::new(0, packet.flow, reverse, packet.bytes, now_ns);
+        let mut query = PathQuery::new(
+            0,
+            self.connection(packet.flow),
+            reverse,
+            packet.bytes,
+            now_ns,
+        );
         // Switches hash apart: with the same hash all flows of one uplink would choose the same one again.
         query.packet = Packet {
             flow_hash: u64::from(switch) << 33 | query.slot as u64,

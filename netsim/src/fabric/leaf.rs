@@ -20,7 +20,13 @@ impl Network {
             return usize::from(self.datagrams.label(packet.seq).spine);
         }
         let reverse = packet.kind() == EntryKind::Ack;
-        let query = PathQuery::new(leaf, packet.flow, reverse, packet.bytes, now_ns);
+        let query = PathQuery::new(
+            leaf,
+            self.connection(packet.flow),
+            reverse,
+            packet.bytes,
+            now_ns,
+        );
         if !self.schedulers.is_empty() && self.load_balancer.uses_backlog() {
             self.look_at_queues(leaf);
         }

@@ -3,6 +3,8 @@
 //! The policy decides with the very code that a kernel program runs. This is its shell: it knows
 //! what belongs to a leaf and what to a flow, and hands both over with the packet.
 
+use std::fmt;
+
 use flow_balance::{
     Balancer, Drb, Ecmp, LetFlow, Packet, PathId, Paths, Presto, Rps, ShortFlows, Tr,
 };
@@ -52,18 +54,56 @@ pub(crate) enum LoadBalancer {
     Presto(BalancerState<Presto>),
     LetFlow(BalancerState<LetFlow>),
     Tr(BalancerState<Tr>),
+    Custom(Box<dyn CustomState>),
+}
+
+/// Makes the state of a policy that is not built in: for so many sets of paths, from a seed.
+pub(crate) struct CustomBalancer(Box<dyn Fn(usize, u64) -> Box<dyn CustomState>>);
+
+impl CustomBalancer {
+    pub(crate) fn new<B>(make: impl Fn(u64) -> B + 'static) -> Self
+    where
+        B: Balancer + 'static,
+        B::Shared: Default,
+    {
+        Self(Box::new(move |sets, seed| {
+            let shared = std::iter::repeat_with(B::Shared::default).take(sets);
+            Box::new(BalancerState::new(make(seed), shared.collect()))
+        }))
+    }
+}
+
+/// A policy whose type only its maker knows.
+pub(crate) trait CustomState {
+    fn choose(&mut self, query: &PathQuery, paths: &dyn Paths) -> PathId;
+}
+
+impl<B: Balancer> CustomState for BalancerState<B> {
+    fn choose(&mut self, query: &PathQuery, paths: &dyn Paths) -> PathId {
+        BalancerState::choose(self, query, paths)
+    }
+}
+
+impl fmt::Debug for dyn CustomState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a policy that is not built in")
+    }
 }
 
 impl LoadBalancer {
     /// `slowest_rtt_ns` is the round trip between hosts over the slowest path, idle.
     pub(crate) fn new(
         balance: &BalanceSettings,
+        custom: Option<&CustomBalancer>,
         leaves: usize,
         slowest_rtt_ns: u64,
         seed: u64,
     ) -> Self {
         let mut random = Random::new(seed, Purpose::Policy, 0);
         let seed = u64::from(random.bits()) << 32 | u64::from(random.bits());
+        if let Some(custom) = custom {
+            return Self::Custom(custom.0(leaves, seed));
+        }
         match balance.policy {
             BalancingPolicy::Ecmp => {
                 Self::Ecmp(BalancerState::new(Ecmp { seed }, vec![(); leaves]))
@@ -96,7 +136,7 @@ impl LoadBalancer {
     /// Returns whether the policy looks at queue lengths.
     #[inline]
     pub(crate) fn uses_backlog(&self) -> bool {
-        matches!(self, Self::Tr(_))
+        matches!(self, Self::Tr(_) | Self::Custom(_))
     }
 
     /// Returns whether the policy keeps anything of a flow.
@@ -114,6 +154,7 @@ impl LoadBalancer {
             Self::Presto(it) => it.choose(query, paths),
             Self::LetFlow(it) => it.choose(query, paths),
             Self::Tr(it) => it.choose(query, paths),
+            Self::Custom(it) => it.choose(query, paths),
         }
     }
 }
@@ -138,7 +179,7 @@ impl<B: Balancer> BalancerState<B> {
     }
 
     #[inline]
-    fn choose(&mut self, query: &PathQuery, paths: &impl Paths) -> PathId {
+    fn choose(&mut self, query: &PathQuery, paths: &(impl Paths + ?Sized)) -> PathId {
         let PathQuery { leaf, slot, packet } = query;
         if *slot >= self.flows.len() {
             self.flows.resize(slot + 1, B::Flow::default());

@@ -98,7 +98,7 @@ fn choice(policy: BalancingPolicy) -> LoadBalancer {
         policy,
         ..BalanceSettings::default()
     };
-    LoadBalancer::new(&balance, 1, 48_000, 1)
+    LoadBalancer::new(&balance, None, 1, 48_000, 1)
 }
 
 fn spread(policy: BalancingPolicy, flow: impl Fn(u32) -> u32) -> [u32; 4] {

@@ -35,6 +35,8 @@ pub(crate) struct FlowInfo {
     pub(crate) to: u16,
     /// How many segments it has.
     pub(crate) segments: u32,
+    /// The flow that it counts as where policies tell flows apart: itself, or the first of its connection.
+    pub(crate) connection: u32,
 }
 
 /// Counters of all packets, for the check of conservation.
@@ -75,6 +77,8 @@ pub(crate) struct Network {
     /// Scales of the levels that ACKs carry: of spines' ports, from the first of these ports on.
     scales: Vec<Scale>,
     load_balancer: LoadBalancer,
+    /// Flows may be of one connection.
+    pub(crate) has_connections: bool,
     /// Leaves know the queues of spines' ports without ACKs.
     knows_spine_queues: bool,
 }
@@ -100,6 +104,16 @@ impl Network {
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         self.events.now()
+    }
+
+    /// The flow that policies take a packet's for: it has the 5-tuple of its connection.
+    #[inline]
+    fn connection(&self, flow: u32) -> u32 {
+        if self.has_connections {
+            self.flow_info[flow as usize].connection
+        } else {
+            flow
+        }
     }
 
     /// A host sends a packet.

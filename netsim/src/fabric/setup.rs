@@ -6,7 +6,7 @@ use super::{
     Counters, Network, SharedBuffer,
     graph::GraphRouting,
     layout::{Layout, Node},
-    load_balancer::LoadBalancer,
+    load_balancer::{CustomBalancer, LoadBalancer},
     path_table::{Path, PathTable},
     port::{FIFO, Port},
     scheduler::Scheduler,
@@ -36,7 +36,7 @@ struct Plan {
 
 impl Network {
     /// An idle network. The experiment has been checked.
-    pub(crate) fn new(experiment: &Experiment) -> Self {
+    pub(crate) fn new(experiment: &Experiment, balancer: Option<&CustomBalancer>) -> Self {
         match &experiment.graph {
             Some(graph) => {
                 let plan = Plan::of_graph(graph, experiment);
@@ -46,17 +46,18 @@ impl Network {
                 network.graph = GraphRouting::new(graph, &network.ports, weighted, ageing);
                 network.load_balancer = LoadBalancer::new(
                     &experiment.scenario.balance,
+                    balancer,
                     network.graph.set_count(),
                     network.graph.slowest_rtt_ns(),
                     experiment.seed,
                 );
                 network
             }
-            None => Self::leaf_spine(experiment),
+            None => Self::leaf_spine(experiment, balancer),
         }
     }
 
-    fn leaf_spine(experiment: &Experiment) -> Self {
+    fn leaf_spine(experiment: &Experiment, balancer: Option<&CustomBalancer>) -> Self {
         let (scenario, seed) = (&experiment.scenario, experiment.seed);
         let mut network = Self::build(experiment, Plan::of_fabric(scenario, seed));
         let layout = network.layout;
@@ -65,8 +66,13 @@ impl Network {
             .map(|it| Scale::new(network.ports[layout.spine_port(0, 0) + it].buffer_ns()))
             .collect();
         let slowest_rtt_ns = slowest_rtt_ns(&layout, &network.ports);
-        network.load_balancer =
-            LoadBalancer::new(&scenario.balance, layout.leaves, slowest_rtt_ns, seed);
+        network.load_balancer = LoadBalancer::new(
+            &scenario.balance,
+            balancer,
+            layout.leaves,
+            slowest_rtt_ns,
+            seed,
+        );
         network
     }
 
@@ -102,6 +108,7 @@ impl Network {
             datagrams: Datagrams::default(),
             counters: Counters::default(),
             flow_info: Vec::new(),
+            has_connections: false,
             behind: plan.behind,
             leaf_of: plan.leaf_of,
             owner: plan.owner,
@@ -109,7 +116,7 @@ impl Network {
             shared: shared.map_or_else(Vec::new, |it| vec![it; switches]),
             paths: PathTable::none(),
             scales: Vec::new(),
-            load_balancer: LoadBalancer::new(&scenario.balance, 0, 0, experiment.seed),
+            load_balancer: LoadBalancer::new(&scenario.balance, None, 0, 0, experiment.seed),
             knows_spine_queues: scenario.balance.tr.far == FarKnowledge::Exact
                 && matches!(
                     scenario.balance.policy,

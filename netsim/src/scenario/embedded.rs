@@ -21,16 +21,19 @@ macro_rules! scenarios {
 /// All of them; a test holds the list against the directory.
 pub fn embedded() -> &'static [Embedded] {
     scenarios![
+        "all-to-all",
         "cloudburst-failures",
         "cloudburst-incast",
         "cloudburst-large",
         "cloudburst-oversubscribed",
         "cloudburst-testbed",
+        "ring-all-reduce",
         "tr-large",
         "tr-large-cache-follower",
         "tr-large-data-mining",
         "tr-large-web-server",
         "tr-motivation",
         "tr-thresholds",
+        "tree-all-reduce",
     ]
 }

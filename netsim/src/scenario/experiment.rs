@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use flow_workload::{FlowList, SizeDistribution, distribution_names};
+
 use super::{
     CloudburstMode, CongestionControl, Graph, HostMap, Scenario, Sizes, StartMachine, Traffic,
     TransportSettings,
 };
-use crate::size_distribution::{SizeDistribution, distribution_names};
 
 /// A scenario that has been read and checked, with one scheme and one seed: it can run.
 #[derive(Clone, Debug)]
@@ -21,6 +22,10 @@ pub struct Experiment {
     /// The topology, if it is not leaf-spine.
     pub(crate) graph: Option<Arc<Graph>>,
     pub(crate) hosts: HostMap,
+    /// Fingerprints of the files that the scenario names.
+    pub(crate) files: BTreeMap<String, String>,
+    /// Lists of flows, by index of the traffic.
+    pub(crate) lists: BTreeMap<usize, Arc<FlowList>>,
     /// Sizes of messages, for each traffic that has a distribution.
     pub(crate) distributions: Vec<Option<SizeDistribution>>,
     /// Machine of hosts in mode `paper`, if there is one.

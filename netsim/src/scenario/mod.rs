@@ -8,6 +8,7 @@ mod embedded;
 mod error;
 mod experiment;
 mod fabric;
+mod fingerprint;
 mod host_map;
 mod outage;
 mod port;
@@ -85,6 +86,20 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// Names of the files that it is made of besides its own, distributions of sizes aside.
+    pub(crate) fn files(&self) -> Vec<&str> {
+        let topology = self.topology.as_ref().and_then(|it| it.file.as_deref());
+        let lists = self.traffic.iter().filter_map(|it| match it {
+            Traffic::List { file, .. }
+            | Traffic::Poisson {
+                sizes: Sizes::File(SizeFile { file, .. }),
+                ..
+            } => Some(&**file),
+            _ => None,
+        });
+        topology.into_iter().chain(lists).collect()
+    }
+
     /// All settings, defaults included, without the schemes that were not taken.
     pub(crate) fn settings(&self) -> Self {
         Self {

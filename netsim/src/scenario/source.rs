@@ -1,18 +1,19 @@
 //! Sources of scenarios, and what is laid over their files before a run.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use cloudburst_proto::{Machine, Time, TransportConfig};
+use flow_workload::{FlowList, SizeDistribution};
 
 use super::{
-    BalancingPolicy, Graph, Scenario, ScenarioError, Sizes, Traffic, embedded,
-    topology::TopologyProblem,
+    BalancingPolicy, Graph, Scenario, ScenarioError, SizeFile, Sizes, Traffic, embedded,
+    fingerprint::fingerprint, topology::TopologyProblem,
 };
-use crate::size_distribution::SizeDistribution;
 
 /// Values that go before the keys of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -188,22 +189,67 @@ impl Source {
         Ok(Some(Arc::new(graph)))
     }
 
+    /// Fingerprints of the files that the scenario names.
+    pub(crate) fn fingerprints(&self, scenario: &Scenario) -> BTreeMap<String, String> {
+        let files = scenario.files().into_iter();
+        let known =
+            files.filter_map(|it| Some((it.to_owned(), fingerprint(&self.directory.join(it))?)));
+        known.collect()
+    }
+
+    /// Reads the lists of flows that the scenario names.
+    pub(crate) fn lists(
+        &self,
+        scenario: &Scenario,
+    ) -> Result<BTreeMap<usize, Arc<FlowList>>, ScenarioError> {
+        let mut lists = BTreeMap::new();
+        for (index, traffic) in scenario.traffic.iter().enumerate() {
+            let Traffic::List {
+                file,
+                format,
+                start_unit,
+                ..
+            } = traffic
+            else {
+                continue;
+            };
+            let list = FlowList::read(&self.directory.join(file), *format, *start_unit);
+            let list = list.map_err(|error| ScenarioError::Value {
+                file: self.file.clone(),
+                key: format!("traffic[{index}].file = {file:?}"),
+                problem: error.to_string(),
+            })?;
+            lists.insert(index, Arc::new(list));
+        }
+        Ok(lists)
+    }
+
     pub(crate) fn distributions(
         &self,
         scenario: &Scenario,
     ) -> Result<Vec<Option<SizeDistribution>>, ScenarioError> {
-        let load = |(index, traffic): (usize, &Traffic)| match traffic {
-            Traffic::Poisson {
-                sizes: Sizes::Distribution(name),
-                ..
-            } => SizeDistribution::load(name, &self.directory)
-                .map(Some)
-                .map_err(|error| ScenarioError::Value {
-                    file: self.file.clone(),
-                    key: format!("traffic[{index}].sizes = {name:?}"),
-                    problem: error.to_string(),
-                }),
-            _ => Ok(None),
+        let load = |(index, traffic): (usize, &Traffic)| {
+            let Traffic::Poisson { sizes, .. } = traffic else {
+                return Ok(None);
+            };
+            let (name, loaded) = match sizes {
+                Sizes::Fixed(_) | Sizes::OneOf(_) => return Ok(None),
+                Sizes::Distribution(name) => (name, SizeDistribution::load(name, &self.directory)),
+                Sizes::File(SizeFile {
+                    file,
+                    format,
+                    unit_bytes,
+                }) => {
+                    let path = self.directory.join(file);
+                    let loaded = SizeDistribution::load_as(*format, *unit_bytes, &path);
+                    (file, loaded)
+                }
+            };
+            loaded.map(Some).map_err(|error| ScenarioError::Value {
+                file: self.file.clone(),
+                key: format!("traffic[{index}].sizes = {name:?}"),
+                problem: error.to_string(),
+            })
         };
         scenario.traffic.iter().enumerate().map(load).collect()
     }

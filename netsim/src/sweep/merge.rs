@@ -7,7 +7,7 @@ use std::{
 
 use thiserror::Error;
 
-use super::{Record, SweepError, file_name, write_whole, writing};
+use super::{ROWS, Record, SweepError, file_name, has_rows, rows_path, write_whole, writing};
 use crate::{
     scenario::{Overrides, ScenarioError, Source},
     summary::Manifest,
@@ -136,14 +136,24 @@ impl Record {
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for overrides in self.plan.runs() {
             let settings = source.settings(&overrides)?;
+            let named = settings.files();
+            let files = self
+                .files
+                .iter()
+                .filter(|(it, _)| named.contains(&it.as_str()));
+            let files = files
+                .map(|(name, print)| (name.clone(), print.clone()))
+                .collect();
             let file = file_name(&overrides);
             let known = directories.iter().find_map(|directory| {
-                let bytes = fs::read(directory.join("runs").join(&file)).ok()?;
+                let path = directory.join("runs").join(&file);
+                let bytes = fs::read(&path).ok()?;
                 let manifest: Manifest = serde_json::from_slice(&bytes).ok()?;
-                manifest.is_of(&settings).then_some((bytes, manifest))
+                let is_whole = !self.plan.rows || has_rows(&path);
+                (is_whole && manifest.is_of(&settings, &files)).then_some((path, bytes, manifest))
             });
             match known {
-                Some((bytes, manifest)) => found.push((overrides, file, bytes, manifest)),
+                Some((path, bytes, manifest)) => found.push((overrides, path, bytes, manifest)),
                 None => missing.push(file),
             }
         }
@@ -155,8 +165,12 @@ impl Record {
         fs::create_dir_all(&runs).map_err(writing(&runs))?;
         self.write(out)?;
         let mut merged = Vec::new();
-        for (overrides, file, bytes, manifest) in found {
-            write_whole(&runs.join(file), &bytes)?;
+        for (overrides, path, bytes, manifest) in found {
+            let merged_path = runs.join(file_name(&overrides));
+            if self.plan.rows {
+                copy_rows(&path, &merged_path)?;
+            }
+            write_whole(&merged_path, &bytes)?;
             merged.push((overrides, manifest));
         }
         Ok(merged)
@@ -168,9 +182,10 @@ impl Record {
             (self.scenario == other.scenario, "the scenario's name"),
             (self.text == other.text, "the scenario's text"),
             (self.sizes == other.sizes, "a distribution of sizes"),
+            (self.files == other.files, "a file that the scenario names"),
             (
                 self.plan == other.plan,
-                "the plan (schemes, loads, seeds or messages)",
+                "the plan (schemes, loads, seeds, messages or rows)",
             ),
         ];
         parts
@@ -178,6 +193,19 @@ impl Record {
             .find(|(same, _)| !same)
             .map_or(Ok(()), |(_, what)| Err(what))
     }
+}
+
+/// Copies the rows that lie next to a manifest.
+fn copy_rows(from: &Path, to: &Path) -> Result<(), SweepError> {
+    for name in ROWS {
+        let file = rows_path(from, name);
+        // Runs without collective operations have no iterations.
+        if file.is_file() {
+            let rows = fs::read(&file).map_err(writing(&file))?;
+            write_whole(&rows_path(to, name), &rows)?;
+        }
+    }
+    Ok(())
 }
 
 fn read(directory: &Path) -> Result<Record, MergeError> {

@@ -20,6 +20,9 @@ pub struct Record {
     pub text: String,
     /// Distributions of sizes that are not built in, by name: points of size in bytes and probability.
     pub sizes: BTreeMap<String, Vec<(f64, f64)>>,
+    /// Fingerprints of the files that the scenario and its schemes name, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
 }
 
 impl Record {
@@ -31,9 +34,12 @@ impl Record {
     /// # Errors
     /// When the scenario is wrong.
     pub fn new(plan: &Plan, source: &Source) -> Result<Self, ScenarioError> {
-        let mut sizes = BTreeMap::new();
-        for overrides in plan.runs() {
-            source.experiment(&overrides)?.add_sizes(&mut sizes);
+        let (mut sizes, mut files) = (BTreeMap::new(), BTreeMap::new());
+        // Files and distributions are the same for every seed.
+        for overrides in plan.of_first_seed() {
+            let experiment = source.experiment(&overrides)?;
+            experiment.add_sizes(&mut sizes);
+            files.extend(experiment.files);
         }
         Ok(Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -41,6 +47,7 @@ impl Record {
             plan: plan.clone(),
             text: source.text().to_owned(),
             sizes,
+            files,
         })
     }
 

@@ -55,6 +55,15 @@ impl Hosts {
             Role::Whole | Role::Request => (all, (all - 1, last)),
         };
         let flow = self.flows.len() as u32;
+        let connection = match message.transfer {
+            // Copies are there to take other paths.
+            Some(_) if role == Role::Whole && message.flows == 1 => {
+                network.has_connections = true;
+                let key = (message.origin, from, to);
+                *self.connections.entry(key).or_insert(flow)
+            }
+            _ => flow,
+        };
         self.flows.push(Flow {
             sender: Sender::new(own, &settings.sender()),
             receiver: Receiver::default(),
@@ -73,6 +82,7 @@ impl Hosts {
             from,
             to,
             segments: all,
+            connection,
         });
         self.transmit(network, flow);
         self.restart_timer(network, flow);

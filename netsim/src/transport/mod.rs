@@ -7,6 +7,8 @@ mod flow_setup;
 mod pacing;
 mod segment;
 
+use std::collections::HashMap;
+
 pub(crate) use self::flow_setup::segments;
 use self::{
     cloudburst::Cloudburst,
@@ -34,6 +36,8 @@ pub(crate) struct Hosts {
     settings: [TransportSettings; 2],
     pacers: [Option<Pacer>; 2],
     pub(crate) cloudburst: Option<Box<Cloudburst>>,
+    /// First flows of connections, by traffic, sender and receiver.
+    connections: HashMap<(u16, u16, u16), u32>,
 }
 
 impl Hosts {
@@ -47,6 +51,7 @@ impl Hosts {
             flows: Vec::new(),
             messages: Vec::new(),
             finished: Vec::new(),
+            connections: HashMap::new(),
             pacers: settings.each_ref().map(|it| it.pace.map(Pacer::new)),
             settings,
             cloudburst: has_endpoints.then(|| Box::new(Cloudburst::new(experiment))),

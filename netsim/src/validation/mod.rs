@@ -12,7 +12,7 @@ use self::{
     fabric::check_fabric,
     outage::check_outages,
     port::check_port,
-    traffic::check_traffic,
+    traffic::{check_list, check_traffic},
     transport::{check_length, check_transport},
 };
 use crate::{
@@ -55,6 +55,8 @@ impl Source {
             (None, None) => HostMap::default(),
         };
         check(&scenario, &hosts).map_err(|it| problem(it.key, it.problem))?;
+        let lists = self.lists(&scenario)?;
+        let files = self.fingerprints(&scenario);
         let experiment = Experiment {
             name: self.name.clone(),
             scheme: overrides.scheme.clone(),
@@ -62,6 +64,8 @@ impl Source {
             scenario,
             graph,
             hosts,
+            lists,
+            files,
             distributions,
             paper_machine: self.paper_machine,
         };
@@ -158,7 +162,7 @@ fn check(scenario: &Scenario, hosts: &HostMap) -> Checked {
 /// Checks what takes the fabric and the workload as they are drawn.
 fn check_experiment(experiment: &Experiment) -> Checked {
     let scenario = &experiment.scenario;
-    let mut network = Network::new(experiment);
+    let mut network = Network::new(experiment, None);
     Outages::new(scenario.fabric.as_ref(), &network).end_all(&mut network);
     if let Some((leaf, to_leaf)) = network.unreachable() {
         return Err(Problem {
@@ -175,11 +179,15 @@ fn check_experiment(experiment: &Experiment) -> Checked {
             Traffic::Poisson { sizes, .. } => match sizes {
                 Sizes::Fixed(bytes) => *bytes,
                 Sizes::OneOf(all) => all.iter().copied().max().unwrap_or(0),
-                Sizes::Distribution(_) => experiment.distributions[index]
+                Sizes::Distribution(_) | Sizes::File(_) => experiment.distributions[index]
                     .as_ref()
                     .map_or(0, |it| it.at(1.0)),
             },
             Traffic::Incast { bytes, .. } | Traffic::Message { bytes, .. } => *bytes,
+            Traffic::RingAllReduce(it) | Traffic::TreeAllReduce(it) | Traffic::AllToAll(it) => {
+                it.bytes
+            }
+            Traffic::List { .. } => check_list(experiment, index, traffic)?,
             Traffic::Background { .. } if scenario.background_transport.is_some() => 0,
             Traffic::Background { bytes, .. } => *bytes,
         };

@@ -1,7 +1,12 @@
 //! Checks of the keys of traffic.
 
+use flow_workload::{Collective, Operation};
+
 use super::{Checked, Problem, below, check_priority, in_range, require};
-use crate::scenario::{HostMap, Sizes, Traffic, TrafficPattern};
+use crate::{
+    engine::packet::PRIORITIES,
+    scenario::{CollectiveTraffic, Experiment, HostMap, Sizes, Traffic, TrafficPattern},
+};
 
 const MAX_MESSAGES: u32 = 10_000_000;
 /// Longest message: in segments of the least size each still has a number.
@@ -98,7 +103,88 @@ pub(super) fn check_traffic(key: &str, traffic: &Traffic, map: &HostMap) -> Chec
             in_range(&format!("{key}.at_us"), *at_us, 0.0, 1e12)?;
             check_priority(key, *priority)
         }
+        Traffic::RingAllReduce(it) => check_collective(key, Operation::RingAllReduce, it, map),
+        Traffic::TreeAllReduce(it) => check_collective(key, Operation::TreeAllReduce, it, map),
+        Traffic::AllToAll(it) => check_collective(key, Operation::AllToAll, it, map),
+        Traffic::List {
+            from_us, priority, ..
+        } => {
+            in_range(&format!("{key}.from_us"), *from_us, 0.0, 1e12)?;
+            check_priority(key, *priority)
+        }
     }
+}
+
+fn check_collective(
+    key: &str,
+    operation: Operation,
+    traffic: &CollectiveTraffic,
+    map: &HostMap,
+) -> Checked {
+    check_bytes(&format!("{key}.bytes"), traffic.bytes)?;
+    if let Some(ranks) = traffic.ranks {
+        let hosts = map.count();
+        require(
+            usize::from(ranks) <= hosts,
+            &format!("{key}.ranks = {ranks}"),
+            || format!("there are {hosts} hosts"),
+        )?;
+    }
+    let collective = Collective::new(operation, traffic.settings(map.count()));
+    let collective = collective.map_err(|error| Problem {
+        key: key.to_owned(),
+        problem: error.to_string(),
+    })?;
+    let iterations = f64::from(traffic.iterations);
+    in_range(&format!("{key}.iterations"), iterations, 1.0, 1e6)?;
+    let messages = u64::from(traffic.iterations) * collective.transfers();
+    require(
+        messages <= u64::from(MAX_MESSAGES),
+        &format!("{key}.iterations = {}", traffic.iterations),
+        || format!("{messages} transfers are more than {MAX_MESSAGES}"),
+    )?;
+    in_range(&format!("{key}.compute_us"), traffic.compute_us, 0.0, 1e8)?;
+    let pauses = traffic.compute_us * iterations;
+    in_range(&format!("{key}.compute_us * iterations"), pauses, 0.0, 1e8)?;
+    in_range(&format!("{key}.at_us"), traffic.at_us, 0.0, 1e12)?;
+    check_priority(key, traffic.priority)
+}
+
+/// Checks a list of flows against the hosts that there are. Returns its largest flow.
+pub(super) fn check_list(
+    experiment: &Experiment,
+    index: usize,
+    traffic: &Traffic,
+) -> Result<u64, Problem> {
+    let Traffic::List { file, priority, .. } = traffic else {
+        return Ok(0);
+    };
+    let problem = |problem: String| Problem {
+        key: format!("traffic[{index}].file = {file:?}"),
+        problem,
+    };
+    let hosts = experiment.hosts.count() as u32;
+    let mut largest = 0;
+    for (number, flow) in experiment.lists[&index].flows.iter().enumerate() {
+        if let Some(host) = [flow.from, flow.to].into_iter().find(|it| *it >= hosts) {
+            return Err(problem(format!(
+                "flow {number}: there is no host {host}; there are {hosts}, numbered from 0"
+            )));
+        }
+        if flow.bytes > MAX_MESSAGE_BYTES {
+            return Err(problem(format!(
+                "flow {number}: {} bytes are more than {MAX_MESSAGE_BYTES}",
+                flow.bytes
+            )));
+        }
+        if u16::from(*priority) + u16::from(flow.priority) >= u16::from(PRIORITIES) {
+            return Err(problem(format!(
+                "flow {number}: there are {PRIORITIES} priorities, numbered from 0"
+            )));
+        }
+        largest = largest.max(flow.bytes);
+    }
+    Ok(largest)
 }
 
 fn check_sizes(key: &str, sizes: &Sizes) -> Checked {
@@ -112,6 +198,10 @@ fn check_sizes(key: &str, sizes: &Sizes) -> Checked {
                 .try_for_each(|it| check_bytes(&format!("{key}.sizes"), *it))
         }
         Sizes::Distribution(_) => Ok(()),
+        Sizes::File(it) => {
+            let unit = f64::from(it.unit_bytes);
+            in_range(&format!("{key}.sizes.unit_bytes"), unit, 1.0, 65_536.0)
+        }
     }
 }
 

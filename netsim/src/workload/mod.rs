@@ -1,10 +1,12 @@
 //! The workload: which messages are sent, by whom and when.
 
+mod collectives;
 mod pairs;
 
 use std::rc::Rc;
 
-use self::pairs::Pairs;
+pub use self::collectives::IterationRecord;
+use self::{collectives::Collectives, pairs::Pairs};
 use crate::{
     engine::random::{Purpose, Random},
     message::{Message, Pool, UNFINISHED},
@@ -18,8 +20,9 @@ pub(crate) struct Workload {
     due: Vec<Message>,
     next: usize,
     background: Vec<Background>,
+    pub(crate) collectives: Collectives,
     /// Messages that are measured.
-    pub(crate) measured: usize,
+    pub(crate) measured: u64,
 }
 
 /// One sender that keeps one message in flight.
@@ -53,33 +56,44 @@ impl Workload {
                     priority: *priority,
                     ..message(origin, *from, *to, *bytes, ns(*at_us))
                 }),
+                Traffic::List {
+                    from_us, priority, ..
+                } => listed(experiment, origin, ns(*from_us), *priority, &mut due),
+                Traffic::RingAllReduce(_) | Traffic::TreeAllReduce(_) | Traffic::AllToAll(_) => (),
             }
         }
+        let collectives = Collectives::new(experiment);
         // Stable: what is due at the same time stays in the order of the file.
         due.sort_by_key(|it| it.start_ns);
         Self {
-            measured: due.len(),
+            measured: due.len() as u64 + collectives.transfers(),
             due,
             next: 0,
             background,
+            collectives,
         }
     }
 
     /// Returns the time at which the next message is due.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        self.due.get(self.next).map(|it| it.start_ns)
+        let listed = self.due.get(self.next).map(|it| it.start_ns);
+        let begins = self.collectives.next_ns();
+        listed.into_iter().chain(begins).min()
     }
 
     /// Returns the time at which the last message is due; 0 without any.
     pub(crate) fn last_ns(&self) -> u64 {
-        self.due.last().map_or(0, |it| it.start_ns)
+        let due = self.due.last().map_or(0, |it| it.start_ns);
+        due.max(self.collectives.last_ns())
     }
 
-    /// Takes the next message.
-    pub(crate) fn take(&mut self) -> Option<Message> {
-        let message = self.due.get(self.next)?.clone();
-        self.next += 1;
-        Some(message)
+    /// Takes what is due at that time.
+    pub(crate) fn take(&mut self, now_ns: u64, out: &mut Vec<Message>) {
+        let rest = &self.due[self.next..];
+        let due = rest.partition_point(|it| it.start_ns <= now_ns);
+        out.extend_from_slice(&rest[..due]);
+        self.next += due;
+        self.collectives.begin(now_ns, out);
     }
 
     /// The first messages of those who always send.
@@ -135,7 +149,7 @@ fn poisson(experiment: &Experiment, origin: usize, traffic: &Traffic, due: &mut 
         let bytes = match sizes {
             Sizes::Fixed(bytes) => *bytes,
             Sizes::OneOf(all) => all[size.below(all.len() as u32) as usize],
-            Sizes::Distribution(_) => match &experiment.distributions[origin] {
+            Sizes::Distribution(_) | Sizes::File(_) => match &experiment.distributions[origin] {
                 Some(distribution) => distribution.at(size.unit()),
                 None => 1,
             },
@@ -177,7 +191,7 @@ pub(crate) fn messages_per_second(
     let mean_wire_bytes = match sizes {
         Sizes::Fixed(bytes) => wire(*bytes),
         Sizes::OneOf(all) => all.iter().map(|it| wire(*it)).sum::<f64>() / all.len() as f64,
-        Sizes::Distribution(_) => match &experiment.distributions[origin] {
+        Sizes::Distribution(_) | Sizes::File(_) => match &experiment.distributions[origin] {
             Some(it) => it.mean() + header * it.mean_segments(transport.mss_bytes),
             None => 1.0,
         },
@@ -185,6 +199,28 @@ pub(crate) fn messages_per_second(
     let senders = Pairs::sender_count(&experiment.hosts, *hosts) as f64;
     let capacity = senders * experiment.hosts.gbps() * 1e9;
     load.unwrap_or(0.0) * capacity / (8.0 * mean_wire_bytes)
+}
+
+/// Flows of a list, from a time on that becomes the beginning.
+fn listed(
+    experiment: &Experiment,
+    origin: usize,
+    from_ns: u64,
+    priority: u8,
+    due: &mut Vec<Message>,
+) {
+    let flows = experiment.lists.get(&origin).map(|it| &it.flows[..]);
+    for flow in flows.unwrap_or_default() {
+        let Some(start_ns) = flow.start_ns.checked_sub(from_ns) else {
+            continue;
+        };
+        // Checked: hosts are below their number.
+        let [from, to] = [flow.from, flow.to].map(|it| it as u16);
+        due.push(Message {
+            priority: priority + flow.priority,
+            ..message(origin, from, to, flow.bytes, start_ns)
+        });
+    }
 }
 
 fn senders(experiment: &Experiment, origin: usize, traffic: &Traffic, all: &mut Vec<Background>) {
@@ -246,6 +282,7 @@ fn message(origin: usize, from: u16, to: u16, bytes: u64, start_ns: u64) -> Mess
         origin: origin as u16,
         bytes,
         request_bytes: None,
+        transfer: None,
         is_background: false,
         needed: 0,
         start_ns,

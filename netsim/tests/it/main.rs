@@ -3,9 +3,12 @@
 mod analytic;
 mod binary;
 mod cloudburst;
+mod collectives;
 mod documentation;
 mod fabrics;
+mod lists;
 mod outages;
+mod own_balancer;
 mod recipes;
 mod scenarios;
 mod shards;

@@ -128,6 +128,70 @@ fn shard_that_was_killed_runs_what_is_missing_and_no_more() {
 }
 
 #[test]
+fn rows_are_kept_where_they_are_asked_for_and_merged() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    // Runs without their rows are run again.
+    sweep(&at("whole"), &[]);
+    let again = sweep(&at("whole"), &["--rows", "--shard", "1/1", "--json"]);
+    let first = at("first");
+    for (shard, known) in [("1/2", 0), ("1/2", 6), ("2/2", 0)] {
+        let printed = sweep(&first, &["--rows", "--shard", shard, "--json"]);
+        assert!(
+            printed.contains(&format!("\"known_before\": {known}")),
+            "{printed}"
+        );
+    }
+    let [path, merged] = [&first, &at("merged")].map(|it| it.to_string_lossy().into_owned());
+    assert!(done(&["merge", &path, "--out", &merged, "--json"]) == again);
+    let (whole, merged_files) = (files(&at("whole")), files(&at("merged")));
+    assert!(whole.len() == 3 * 12 + 3 && whole == merged_files);
+    let rows = &whole["runs/rps-load0.6-seed2.flows.csv"];
+    let rows = str::from_utf8(rows).expect("text");
+    assert!(rows.starts_with("flow,traffic,from,to,bytes,start_ns,fct_ns,"));
+    assert_eq!(rows.lines().count(), 1 + 40);
+    fs::remove_file(first.join("runs/rps-load0.6-seed2.flows.csv")).expect("it is there");
+    let message = refused(&["merge", &path, "--out", &merged]);
+    assert!(
+        message.contains("1 of 12 runs are missing: rps-load0.6-seed2.json"),
+        "{message}"
+    );
+}
+
+/// Two of ten thousand tasks at the same time, in one directory and without a lock.
+#[test]
+fn ten_thousand_cells_are_submitted_as_many_tasks() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().to_string_lossy();
+    let task = |shard: &str| {
+        let arguments = [
+            "sweep",
+            "tr-motivation",
+            "--messages",
+            "5",
+            "--schemes",
+            "rps",
+        ];
+        let arguments = [&arguments[..], &["--seeds", "10000", "--out", &out]].concat();
+        done(&[&arguments[..], &["--shard", shard, "--json"]].concat())
+    };
+    std::thread::scope(|scope| {
+        let others = scope.spawn(|| task("1/10000"));
+        for printed in [task("10000/10000"), others.join().expect("it ended")] {
+            assert!(printed.contains("\"runs\": 1,"), "{printed}");
+        }
+    });
+    let runs = files(&directory.path().join("runs"));
+    let names: Vec<&String> = runs.keys().collect();
+    assert_eq!(names, ["rps-seed1.json", "rps-seed10000.json"]);
+    let message = refused(&["merge", &out]);
+    assert!(
+        message.contains("9998 of 10000 runs are missing"),
+        "{message}"
+    );
+}
+
+#[test]
 fn shards_of_different_sweeps_are_not_merged() {
     let directory = tempfile::tempdir().expect("a directory");
     let [one, other] = ["one", "other"].map(|it| directory.path().join(it));

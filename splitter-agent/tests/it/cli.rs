@@ -265,7 +265,7 @@ fn doctor_fails_where_a_tunnel_filters_reverse_paths_strictly() {
 fn advise_reads_a_file_of_flows() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../netsim/distributions/web_search_dctcp_tg.csv"
+        "/../netsim/crates/workload/distributions/web_search_dctcp_tg.csv"
     );
     let arguments = [
         "advise", "--sizes", path, "--load", "40", "--rates", "100,100",

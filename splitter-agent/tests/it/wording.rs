@@ -184,7 +184,7 @@ fn words_of_advise_are_those_reviewed() {
     }
     let sizes = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../netsim/distributions/web_search_dctcp_tg.csv"
+        "/../netsim/crates/workload/distributions/web_search_dctcp_tg.csv"
     );
     let (path, name) = (Path::new(sizes), "sizes.csv");
     std::fs::copy(path, directory.path().join(name)).expect("a file");

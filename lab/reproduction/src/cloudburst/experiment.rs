@@ -4,7 +4,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use flow_report::Estimate;
-use netsim::{Manifest, Source, sweep::Plan};
+use netsim::{
+    Manifest, Source,
+    sweep::{Plan, Shard},
+};
 
 use crate::{
     figure::{Check, Figure},
@@ -27,12 +30,12 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Runs what is not in `directory` yet.
+    /// Runs what is not in `directory` yet, of a shard its part alone.
     ///
     /// # Errors
     ///
     /// When the scenario is wrong or a manifest cannot be written.
-    pub fn run(&self, directory: &Path, jobs: usize) -> Result<Runs> {
+    pub fn run(&self, directory: &Path, jobs: usize, shard: Shard) -> Result<Runs> {
         let source = Source::from_text(self.name, &self.text()?)
             .with_paper_machine(paper_machine::simulated);
         let plan = Plan {
@@ -40,10 +43,11 @@ impl Experiment {
             loads: vec![None],
             seeds: (1..=self.seeds).collect(),
             messages: self.messages,
+            rows: false,
         };
-        let progress = crate::progress(plan.len(), self.name);
+        let progress = crate::progress(shard.count(plan.len()), self.name);
         let runs = directory.join("runs").join(self.name);
-        let runs = plan.run(&source, &runs, jobs, |_| progress.inc(1))?;
+        let runs = plan.run_shard(shard, &source, &runs, jobs, |_| progress.inc(1))?;
         progress.finish_and_clear();
         Ok(Runs::new(self.name, runs))
     }

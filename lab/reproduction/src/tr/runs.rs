@@ -4,7 +4,10 @@ use std::{fmt::Write as _, path::Path};
 
 use anyhow::{Context, Result};
 use flow_report::{Estimate, Series};
-use netsim::{ClassSummary, Manifest, Overrides, Source, sweep::Plan};
+use netsim::{
+    ClassSummary, Manifest, Overrides, Source,
+    sweep::{Plan, Shard},
+};
 use serde_json::{Value, json};
 
 /// A scenario that is built in, with schemes of our own.
@@ -25,12 +28,12 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Runs what is not in `directory` yet.
+    /// Runs what is not in `directory` yet, of a shard its part alone.
     ///
     /// # Errors
     ///
     /// When the scenario is wrong or a manifest cannot be written.
-    pub fn run(&self, directory: &Path, jobs: usize) -> Result<Runs> {
+    pub fn run(&self, directory: &Path, jobs: usize, shard: Shard) -> Result<Runs> {
         let built_in = Source::find(self.scenario)?;
         let (base, _) = built_in
             .text()
@@ -50,10 +53,11 @@ impl Experiment {
             },
             seeds: (1..=self.seeds).collect(),
             messages: self.messages,
+            rows: false,
         };
-        let progress = crate::progress(plan.len(), self.name);
+        let progress = crate::progress(shard.count(plan.len()), self.name);
         let runs = directory.join("runs").join(self.name);
-        let runs = plan.run(&source, &runs, jobs, |_| progress.inc(1))?;
+        let runs = plan.run_shard(shard, &source, &runs, jobs, |_| progress.inc(1))?;
         progress.finish_and_clear();
         Ok(Runs {
             name: self.name,

@@ -107,7 +107,10 @@ const TERMS: &[(&str, &str)] = &[
     // The simulator.
     ("congestion control", "netsim/src/scenario/transport.rs"),
     ("DCTCP", "netsim/src/"),
-    ("empirical distribution", "netsim/src/size_distribution.rs"),
+    (
+        "empirical distribution",
+        "netsim/crates/workload/src/size_distribution.rs",
+    ),
     ("event queue", "netsim/src/engine"),
     ("fast retransmit", "netsim/src/"),
     ("flow completion time", "netsim/src/outcome.rs"),

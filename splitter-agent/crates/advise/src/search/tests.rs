@@ -19,7 +19,8 @@ fn question(current: u32, load: f64) -> Question {
 
 /// The published distributions that the simulator has, too.
 fn workloads() -> Vec<(String, file::FlowFile)> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../netsim/distributions");
+    let directory =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../netsim/crates/workload/distributions");
     let entries = std::fs::read_dir(directory).expect("the simulator's workloads");
     let mut workloads: Vec<_> = entries
         .map(|entry| {

@@ -1,14 +1,25 @@
 //! Empirical distributions of message sizes: points of a cumulative distribution function, joined
 //! by lines.
 
-use std::{fs, path::Path};
+use std::{fs::File, io::Read as _, path::Path};
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// An empirical distribution (CDF) of message sizes. Two points of the same size are an atom.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeDistribution {
     points: Vec<(f64, f64)>,
+}
+
+/// The formats in which other simulators keep distributions: a point a line, columns between blanks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SizeFormat {
+    /// What `RandomVariable/Empirical` of ns-2 loads: size, a count that nobody reads, and probability up to 1.
+    Ns2,
+    /// What the traffic generator of ns-3's RDMA simulations (HPCC) reads: size, and percent up to 100.
+    Ns3,
 }
 
 /// Why a distribution cannot be used.
@@ -27,6 +38,14 @@ pub enum SizeDistributionError {
     Line {
         /// Which one, from 1.
         line: u64,
+    },
+    /// A line of another format does not hold its columns.
+    #[error("line {line} is not {must}")]
+    Columns {
+        /// Which one, from 1.
+        line: u64,
+        /// The columns that there should be.
+        must: &'static str,
     },
     /// Sizes or probabilities fall.
     #[error("line {line}: {what} {value} is less than {before} before it; both columns must rise")]
@@ -91,8 +110,8 @@ pub fn distribution_names() -> Vec<&'static str> {
 }
 
 impl SizeDistribution {
-    /// The points: a size in bytes, and the probability of sizes up to it.
-    pub(crate) fn points(&self) -> &[(f64, f64)] {
+    /// Returns its points: a size in bytes, and the probability of sizes up to it.
+    pub fn points(&self) -> &[(f64, f64)] {
         &self.points
     }
 
@@ -104,12 +123,48 @@ impl SizeDistribution {
         if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return Self::parse(text);
         }
-        let path = directory.join(name);
-        let text = fs::read_to_string(&path).map_err(|error| SizeDistributionError::Unknown {
-            path: path.display().to_string(),
-            reason: error.to_string(),
-        })?;
-        Self::parse(&text)
+        Self::parse(&read(&directory.join(name))?)
+    }
+
+    /// Reads a file in the format of another simulator, whose sizes are in units of so many bytes.
+    ///
+    /// # Errors
+    /// When it cannot be read, or when it is no distribution.
+    pub fn load_as(
+        format: SizeFormat,
+        unit_bytes: u32,
+        path: &Path,
+    ) -> Result<Self, SizeDistributionError> {
+        Self::parse_as(format, unit_bytes, &read(path)?)
+    }
+
+    /// Reads lines in the format of another simulator. Empty ones and those that start with `#` are skipped.
+    ///
+    /// # Errors
+    /// When it is no distribution.
+    pub fn parse_as(
+        format: SizeFormat,
+        unit_bytes: u32,
+        text: &str,
+    ) -> Result<Self, SizeDistributionError> {
+        let mut points = Vec::new();
+        for (line, text) in (1..).zip(text.lines()) {
+            let text = text.trim();
+            if text.is_empty() || text.starts_with('#') {
+                continue;
+            }
+            let numbers: Result<Vec<f64>, _> = text.split_whitespace().map(str::parse).collect();
+            let (size, cdf) = match (format, numbers.as_deref()) {
+                (SizeFormat::Ns2, Ok(&[size, _, cdf])) => (size, cdf),
+                (SizeFormat::Ns3, Ok(&[size, percent])) => (size, percent / 100.0),
+                _ => {
+                    let must = format.columns();
+                    return Err(SizeDistributionError::Columns { line, must });
+                }
+            };
+            push(&mut points, line, (size * f64::from(unit_bytes), cdf))?;
+        }
+        Self::whole(points)
     }
 
     /// Reads lines of `size_bytes,cdf`. Lines that start with `#` and a heading are skipped.
@@ -132,13 +187,12 @@ impl SizeDistribution {
             if index == 0 && record.get(0) == Some("size_bytes") {
                 continue;
             }
-            let point = point(&record, line)?;
-            if let Some(before) = points.last() {
-                rises(line, "size", before.0, point.0)?;
-                rises(line, "probability", before.1, point.1)?;
-            }
-            points.push(point);
+            push(&mut points, line, point(&record, line)?)?;
         }
+        Self::whole(points)
+    }
+
+    fn whole(points: Vec<(f64, f64)>) -> Result<Self, SizeDistributionError> {
         match points.last() {
             Some((_, last)) if *last == 1.0 => Ok(Self { points }),
             last => Err(SizeDistributionError::Short {
@@ -182,11 +236,46 @@ impl SizeDistribution {
     }
 }
 
+impl SizeFormat {
+    fn columns(self) -> &'static str {
+        match self {
+            Self::Ns2 => "SIZE COUNT PROBABILITY with three numbers",
+            Self::Ns3 => "SIZE PERCENT with two numbers",
+        }
+    }
+}
+
+/// Most bytes that a file may have: a hundred times what any known one has.
+const MAX_FILE: u64 = 1 << 20;
+
+fn read(path: &Path) -> Result<String, SizeDistributionError> {
+    let unknown = |reason: String| SizeDistributionError::Unknown {
+        path: path.display().to_string(),
+        reason,
+    };
+    let mut text = String::new();
+    let file = File::open(path).map_err(|it| unknown(it.to_string()))?;
+    let read = file.take(MAX_FILE + 1).read_to_string(&mut text);
+    match read.map_err(|it| unknown(it.to_string()))? as u64 {
+        ..=MAX_FILE => Ok(text),
+        _ => Err(unknown(format!("it has more than {MAX_FILE} bytes"))),
+    }
+}
+
 fn point(record: &csv::StringRecord, line: u64) -> Result<(f64, f64), SizeDistributionError> {
     let number = |column| record.get(column).and_then(|it| it.parse::<f64>().ok());
     let (Some(size), Some(cdf), 2) = (number(0), number(1), record.len()) else {
         return Err(SizeDistributionError::Line { line });
     };
+    Ok((size, cdf))
+}
+
+/// Adds a point that can be, behind the one before.
+fn push(
+    points: &mut Vec<(f64, f64)>,
+    line: u64,
+    (size, cdf): (f64, f64),
+) -> Result<(), SizeDistributionError> {
     let range = |what, value: f64, must| SizeDistributionError::Range {
         line,
         what,
@@ -199,7 +288,12 @@ fn point(record: &csv::StringRecord, line: u64) -> Result<(f64, f64), SizeDistri
     if !(0.0..=1.0).contains(&cdf) {
         return Err(range("the probability", cdf, "between 0 and 1"));
     }
-    Ok((size, cdf))
+    if let Some(before) = points.last() {
+        rises(line, "size", before.0, size)?;
+        rises(line, "probability", before.1, cdf)?;
+    }
+    points.push((size, cdf));
+    Ok(())
 }
 
 fn rises(
@@ -248,6 +342,56 @@ mod tests {
         assert_eq!(it.mean(), 17.5);
         // Half have one segment, half have three; where they lie between 20 and 21 bytes, two.
         assert!((it.mean_segments(10) - 2.0).abs() < 0.05);
+    }
+
+    #[test]
+    fn formats_of_other_simulators_give_the_points_of_their_files() {
+        let expected = SizeDistribution::parse("0,0\n1460,0.25\n14600,1");
+        let ns2 = "0 1 0\n1 1 0.25\n\n# packets\n 10\t1 1\n";
+        assert_eq!(
+            SizeDistribution::parse_as(SizeFormat::Ns2, 1460, ns2),
+            expected
+        );
+        let ns3 = "0 0\n1460 25\n14600 100\n";
+        assert_eq!(
+            SizeDistribution::parse_as(SizeFormat::Ns3, 1, ns3),
+            expected
+        );
+        for (format, text, message) in [
+            (
+                SizeFormat::Ns2,
+                ns3,
+                "line 1 is not SIZE COUNT PROBABILITY with three numbers",
+            ),
+            (
+                SizeFormat::Ns3,
+                "# x\n0 x",
+                "line 2 is not SIZE PERCENT with two numbers",
+            ),
+            (
+                SizeFormat::Ns3,
+                "0 0\n1 101",
+                "line 2: the probability is 1.01",
+            ),
+            (
+                SizeFormat::Ns3,
+                "0 0\n1 99",
+                "the distribution ends at 0.99",
+            ),
+            (
+                SizeFormat::Ns2,
+                "5 1 0\n1 1 1",
+                "line 2: size 1460 is less than 7300",
+            ),
+            (
+                SizeFormat::Ns2,
+                "1e9 1 0",
+                "line 1: the size is 1460000000000",
+            ),
+        ] {
+            let error = SizeDistribution::parse_as(format, 1460, text).expect_err("it is none");
+            assert!(error.to_string().starts_with(message), "{error}");
+        }
     }
 
     #[test]
