@@ -136,7 +136,7 @@ pub use self::{
     received::Received,
     remotes::{Remotes, RemotesError},
     requests::IntoReply,
-    statistics::{CompletionHistogram, EndpointStatistics, SocketStatistics},
+    statistics::{CompletionExemplar, CompletionHistogram, EndpointStatistics, SocketStatistics},
 };
 
 pub use cloudburst_code::{self as code, Schedule};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloudburst_proto as protocol;
+use cloudburst_proto::{self as protocol, PeerId, Receipt};
 
 /// Counters of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,6 +61,24 @@ const BUCKETS: usize = (OCTAVES * PER_OCTAVE) as usize + 2;
 pub struct CompletionHistogram {
     counts: [u64; BUCKETS],
     sum: Duration,
+    /// Apart, as whoever copies the rest hardly ever wants them.
+    exemplars: Box<[Option<CompletionExemplar>; BUCKETS]>,
+}
+
+/// A delivered message that stands for those in its bucket: the last one of them.
+///
+/// It says neither what was in the message nor where it went, and its number is not the one on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CompletionExemplar {
+    /// Number of the message among those that were delivered, counted from 1.
+    pub number: u64,
+    /// The peer that it was for, as this endpoint names it.
+    pub peer: PeerId,
+    /// Time and symbols that it took.
+    pub receipt: Receipt,
+    /// Time since 1970 when the stop arrived; none where the runtime has no calendar.
+    pub unix_time: Option<Duration>,
 }
 
 impl Default for CompletionHistogram {
@@ -68,15 +86,29 @@ impl Default for CompletionHistogram {
         Self {
             counts: [0; BUCKETS],
             sum: Duration::ZERO,
+            exemplars: Box::new([None; BUCKETS]),
         }
     }
 }
 
 impl CompletionHistogram {
-    pub(super) fn record(&mut self, completion: Duration) {
+    pub(super) fn record(&mut self, peer: PeerId, receipt: Receipt, unix_time: Option<Duration>) {
+        let completion = receipt.completion;
         let index = (0..BUCKETS - 1).find(|&index| completion <= bound(index));
-        self.counts[index.unwrap_or(BUCKETS - 1)] += 1;
+        let index = index.unwrap_or(BUCKETS - 1);
+        self.counts[index] += 1;
         self.sum += completion;
+        self.exemplars[index] = Some(CompletionExemplar {
+            number: self.count(),
+            peer,
+            receipt,
+            unix_time,
+        });
+    }
+
+    /// The number of all messages.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
     }
 
     /// The time of all together.
@@ -89,6 +121,12 @@ impl CompletionHistogram {
         let bound = |index| (index < BUCKETS - 1).then(|| bound(index));
         let counts = self.counts.iter().enumerate();
         counts.map(move |(index, &count)| (bound(index), count))
+    }
+
+    /// The last message of each bucket that has one, by the bucket's place among [`buckets`](Self::buckets).
+    pub fn exemplars(&self) -> impl Iterator<Item = (usize, &CompletionExemplar)> {
+        let exemplars = self.exemplars.iter().enumerate();
+        exemplars.filter_map(|(index, it)| Some((index, it.as_ref()?)))
     }
 }
 
@@ -107,12 +145,36 @@ fn bound(index: usize) -> Duration {
 mod tests {
     use super::*;
 
+    /// A histogram of messages to one peer, delivered one second after the other.
+    fn of(nanos: &[u64]) -> CompletionHistogram {
+        let mut histogram = CompletionHistogram::default();
+        for (seconds, &nanos) in (0..).zip(nanos) {
+            let mut receipt = Receipt::default();
+            receipt.completion = Duration::from_nanos(nanos);
+            let at = Some(Duration::from_secs(seconds));
+            histogram.record(PeerId::new(3, 0), receipt, at);
+        }
+        histogram
+    }
+
+    #[test]
+    fn the_last_message_of_a_bucket_stands_for_it() {
+        let histogram = of(&[8_193, 1 << 40, 8_200, 11_000]);
+        let exemplars: Vec<_> = histogram.exemplars().collect();
+        let [(1, fast), (last, slow)] = exemplars[..] else {
+            panic!("{exemplars:?}");
+        };
+        assert_eq!((fast.number, slow.number), (4, 2));
+        assert_eq!(fast.receipt.completion, Duration::from_nanos(11_000));
+        assert_eq!(slow.unix_time, Some(Duration::from_secs(1)));
+        assert_eq!(slow.peer, PeerId::new(3, 0));
+        assert_eq!(last, histogram.buckets().count() - 1);
+        assert_eq!(histogram.count(), 4);
+    }
+
     #[test]
     fn a_completion_falls_below_its_bound() {
-        let mut histogram = CompletionHistogram::default();
-        for nanos in [0, 8_192, 8_193, 1_000_000, 60_000_000_000, 1 << 40] {
-            histogram.record(Duration::from_nanos(nanos));
-        }
+        let histogram = of(&[0, 8_192, 8_193, 1_000_000, 60_000_000_000, 1 << 40]);
         let buckets: Vec<_> = histogram.buckets().collect();
         assert_eq!(buckets[0], (Some(Duration::from_nanos(8_192)), 2));
         assert_eq!(buckets[1].1, 1);

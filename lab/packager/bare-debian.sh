@@ -9,7 +9,7 @@
 set -eu
 suite=$1 deb=$2
 [ "${3:-}" = inside ] || exec unshare --mount "$0" "$suite" "$(realpath "$deb")" inside
-bare=$PWD/debian-$suite root=$PWD/debian-$suite-tried
+root=$PWD/debian-$suite-tried
 namespaces="border host other far"
 prefix=bare-$$
 
@@ -21,12 +21,7 @@ clean() {
 trap clean EXIT
 trap 'exit 130' INT TERM
 
-if [ ! -d "$bare" ]; then
-    rm -rf "$bare-begun"
-    debootstrap --variant=minbase --include=systemd-sysv,dbus,iproute2 "$suite" "$bare-begun" || exit 77
-    cp /etc/resolv.conf "$bare-begun/etc/resolv.conf"
-    mv "$bare-begun" "$bare"
-fi
+. "$(dirname "$0")/bare-root.sh"
 rm -rf "$root" && cp -a "$bare" "$root"
 cp "$deb" "$root/root/splitter.deb"
 

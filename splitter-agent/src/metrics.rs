@@ -38,11 +38,12 @@ use crate::route_follower::SharedFollowed;
 use splitter_instance::report::SharedReport;
 use splitter_instance::{TunnelEgress, family_label};
 
-/// The registry of an instance.
+/// The registry of an instance of this name.
 ///
 /// # Errors
 /// A [`NameError`] when two metrics are called the same.
 pub fn registry(
+    instance: &str,
     monitor: Arc<Monitor>,
     health: SharedReport,
     routing: SharedAudit,
@@ -55,6 +56,7 @@ pub fn registry(
     let families = Families::new()?;
     let collector = SplitterCollector {
         families: families.clone(),
+        instance: instance.to_owned(),
         monitor,
         health,
         routing,
@@ -70,6 +72,7 @@ pub fn registry(
 #[derive(Debug)]
 struct SplitterCollector {
     families: Families,
+    instance: String,
     monitor: Arc<Monitor>,
     health: SharedReport,
     routing: SharedAudit,

@@ -102,20 +102,7 @@ fn differing_lines<'a>(one: &'a str, other: &'a str) -> Vec<&'a str> {
 
 /// Builds all programs for a target into a directory and returns a line about each.
 pub(crate) fn build(project: &Project, target: &str, out: &Path) -> Result<Vec<String>> {
-    let sysroot = PathBuf::from(
-        Run::new("rustc")
-            .args(["--print", "sysroot"])
-            .read()?
-            .trim(),
-    );
-    if !sysroot
-        .join("lib/rustlib")
-        .join(target)
-        .join("lib")
-        .is_dir()
-    {
-        bail!("the compiler lacks the target {target}; add it with `rustup target add {target}`");
-    }
+    let sysroot = sysroot_with(target)?;
     // Where crates lie is in the flags below.
     command::cargo()
         .args(["fetch", "--locked", "--target", target])
@@ -149,6 +136,26 @@ pub(crate) fn build(project: &Project, target: &str, out: &Path) -> Result<Vec<S
         .iter()
         .map(|(_, program)| split(&objcopy, &built.join(program), &out.join(program)))
         .collect()
+}
+
+/// Finds the compiler's own directory, which has to have the target's library.
+pub(crate) fn sysroot_with(target: &str) -> Result<PathBuf> {
+    let sysroot = Run::new("rustc").args(["--print", "sysroot"]).read()?;
+    let sysroot = PathBuf::from(sysroot.trim());
+    let library = sysroot.join("lib/rustlib").join(target).join("lib");
+    if !library.is_dir() {
+        bail!("the compiler lacks the target {target}; add it with `rustup target add {target}`");
+    }
+    Ok(sysroot)
+}
+
+/// Finds what runs programs of another processor.
+pub(crate) fn emulator(processor: &str) -> Result<PathBuf> {
+    let names = ["-static", ""].map(|ending| format!("qemu-{processor}{ending}"));
+    let found = names.iter().find_map(|name| find_program(name));
+    found.with_context(|| {
+        format!("running programs of {processor} takes qemu-user-static; install it")
+    })
 }
 
 /// What compiles the C of ring, which has no library to link, and the package that it comes from.
@@ -221,14 +228,8 @@ fn pack(project: &Project, target: &str, programs: &Path, out: &Path) -> Result<
         .arg("--out")
         .arg(out);
     if processor != std::env::consts::ARCH {
-        let names = ["-static", ""].map(|ending| format!("qemu-{processor}{ending}"));
-        let runner = names.iter().find_map(|name| find_program(name));
-        let runner = runner.with_context(|| {
-            format!(
-                "running programs of {target} for their pages takes qemu-user-static; install it"
-            )
-        })?;
-        packager = packager.arg("--runner").arg(runner);
+        // Their manual pages are what they print.
+        packager = packager.arg("--runner").arg(emulator(processor)?);
     }
     let mut packager = packager.current_dir(&project.root);
     let status = packager.status()?;

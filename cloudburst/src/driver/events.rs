@@ -31,7 +31,8 @@ impl<R: Runtime> Driver<R> {
                 message,
             } => self.deliver((peer, four_tuple), (id, kind), message),
             Event::Delivered { id, receipt } => {
-                self.statistics.completion.record(receipt.completion);
+                let completion = &mut self.statistics.completion;
+                completion.record(id.peer(), receipt, self.runtime.unix_time());
                 let bytes = self.outgoing.bytes(id);
                 if let Some((closing, bytes)) = self.closing.as_mut().zip(bytes) {
                     closing.report.delivered.add(bytes);

@@ -12,6 +12,7 @@ const ROOT: &[&str] = &[
     "CloseReport",
     "Closed",
     "ClosedMessages",
+    "CompletionExemplar",
     "CompletionHistogram",
     "ConfigError",
     "CongestionControl",

@@ -5,6 +5,7 @@
 //! - [`Descriptor`] applies the same rules to metrics that a
 //!   [`Collector`](prometheus_client::collector::Collector) reads at scrape
 //!   time, from BPF maps for instance.
+//! - [`Exemplars`] shows single observations of a histogram that a collector reads.
 //! - [`Server`] answers `/metrics`, `/live` and `/ready` over HTTP.
 //! - [`page`] shows people what a program does, at `/`.
 //! - [`Readiness`] is the handle that decides what `/ready` says.
@@ -41,6 +42,7 @@
 
 mod connections;
 pub mod docs;
+mod exemplars;
 pub mod names;
 mod negotiation;
 pub mod otlp;
@@ -49,6 +51,7 @@ mod readiness;
 mod registry;
 mod server;
 
+pub use exemplars::{Exemplar, Exemplars};
 pub use names::{Kind, NameError};
 pub use page::StatusPage;
 pub use readiness::Readiness;

@@ -136,6 +136,14 @@ pub enum NameError {
         /// The name of the metric.
         name: String,
     },
+    /// Only histograms have exemplars here.
+    #[error("{} `{name}` has no exemplars; a histogram has", kind.as_str())]
+    NoHistogram {
+        /// The name of the metric.
+        name: String,
+        /// Kind of the metric.
+        kind: Kind,
+    },
     /// The metric's type is `unknown`.
     #[error("metric `{name}` is of type `unknown`; use a counter, gauge, histogram or info")]
     UntypedMetric {

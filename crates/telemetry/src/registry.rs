@@ -9,7 +9,10 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
-use crate::names::{self, Kind, NameError, SplitName};
+use crate::{
+    exemplars::{self, Exemplars},
+    names::{self, Kind, NameError, SplitName},
+};
 
 /// The metrics of one program, all under one prefix.
 ///
@@ -21,6 +24,8 @@ pub struct Metrics {
     prefix: String,
     registry: Registry,
     registered: BTreeSet<String>,
+    /// By the histogram's whole name.
+    exemplars: Vec<(String, Exemplars)>,
 }
 
 impl Metrics {
@@ -34,6 +39,7 @@ impl Metrics {
             prefix: prefix.to_owned(),
             registry: Registry::with_prefix(prefix),
             registered: BTreeSet::new(),
+            exemplars: Vec::new(),
         })
     }
 
@@ -84,6 +90,27 @@ impl Metrics {
         Ok(())
     }
 
+    /// Returns the exemplars of a histogram that a collector encodes, for the collector to set.
+    ///
+    /// Where the histogram has labels, all its buckets are counted through.
+    ///
+    /// # Errors
+    /// [`NameError::NoHistogram`] for another kind of metric, [`NameError::Duplicate`] when called twice.
+    pub fn exemplars(&mut self, of: &Descriptor) -> Result<Exemplars, NameError> {
+        let name = of.name.clone();
+        if of.kind != Kind::Histogram {
+            let kind = of.kind;
+            return Err(NameError::NoHistogram { name, kind });
+        }
+        let whole = format!("{}_{name}", self.prefix);
+        if self.exemplars.iter().any(|(known, _)| *known == whole) {
+            return Err(NameError::Duplicate { name });
+        }
+        let exemplars = Exemplars::default();
+        self.exemplars.push((whole, exemplars.clone()));
+        Ok(exemplars)
+    }
+
     /// Registers `<prefix>_build_info`, constant 1, with the program's version.
     ///
     /// # Errors
@@ -101,15 +128,15 @@ impl Metrics {
         &self.prefix
     }
 
-    /// The whole exposition as OpenMetrics 1.0 text, collectors included. Blocks
-    /// for as long as they do.
+    /// The whole exposition as OpenMetrics 1.0 text, collectors and exemplars
+    /// included. Blocks for as long as collectors do.
     ///
     /// # Errors
     /// [`fmt::Error`] when a collector reports one.
     pub fn encode(&self) -> Result<String, fmt::Error> {
         let mut exposition = String::with_capacity(8 * 1024);
         text::encode(&mut exposition, &self.registry)?;
-        Ok(exposition)
+        Ok(exemplars::insert(exposition, &self.exemplars))
     }
 
     fn claim(&mut self, name: &str, kind: Kind) -> Result<SplitName, NameError> {
@@ -233,6 +260,22 @@ mod tests {
         assert!(exposition.contains("\nsplitter_sent_bytes_total 1500\n"));
         assert!(exposition.contains("\nsplitter_build_info{version=\"1.2.3\"} 1\n"));
         assert!(exposition.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn exemplars_are_of_one_histogram_each() {
+        let mut metrics = Metrics::new("splitter").unwrap();
+        let times = Descriptor::new("answer_seconds", Kind::Histogram, "Time").unwrap();
+        let flows = Descriptor::new("flows", Kind::Gauge, "Flows").unwrap();
+        metrics.exemplars(&times).unwrap();
+        assert!(matches!(
+            metrics.exemplars(&times),
+            Err(NameError::Duplicate { .. })
+        ));
+        assert!(matches!(
+            metrics.exemplars(&flows),
+            Err(NameError::NoHistogram { .. })
+        ));
     }
 
     #[test]

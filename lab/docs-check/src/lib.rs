@@ -10,6 +10,7 @@ pub mod dashboard;
 pub mod drawing;
 pub mod figures;
 pub mod links;
+pub mod narrow;
 pub mod outputs;
 pub mod pages;
 pub mod plot;

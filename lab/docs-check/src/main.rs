@@ -5,7 +5,7 @@ use std::{fs, net::SocketAddr, path::PathBuf, process::ExitCode, time::Instant};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use docs_check::{Faults, blocks, commands, dashboard::Recording, figures, links, pages};
+use docs_check::{Faults, blocks, commands, dashboard::Recording, figures, links, narrow, pages};
 
 /// Draw the book's figures, and hold the book against what there is.
 #[derive(Parser)]
@@ -85,6 +85,7 @@ fn main() -> Result<ExitCode> {
         links::check_markdown(&root, &pages)
     })?;
     report("commands", &|| commands::check(&root, &pages, &programs))?;
+    report("help", &|| narrow::check(&programs))?;
     report("blocks of shell", &|| {
         blocks::check(&root, &pages, &programs)
     })?;

@@ -1,15 +1,20 @@
-//! An OpenTelemetry collector that takes everything, and looks for words in it.
+//! OpenTelemetry collectors: one that takes everything and looks for words in it, and the real one.
 //!
 //! Names and strings are in a protobuf message as they are; what the messages mean is decoded in the tests of
-//! `flow-telemetry`.
+//! `flow-telemetry`, and by the real collector where somebody has it.
 
 use std::{
+    fs::{self, File},
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, Sender, channel},
     thread,
     time::{Duration, Instant},
 };
+
+use crate::wait::within;
 
 /// A collector on loopback of the network namespace that it was made in. Its thread ends with the test.
 #[derive(Debug)]
@@ -126,4 +131,68 @@ fn length(head: &str) -> Option<usize> {
         let is_length = name.eq_ignore_ascii_case("content-length");
         is_length.then(|| value.parse().ok())?
     })
+}
+
+/// The program of OpenTelemetry's own collector, which distributions do not have.
+pub const OTELCOL: &str = "otelcol";
+
+/// OpenTelemetry's own collector, which writes in its words what it has understood. Killed on drop.
+#[derive(Debug)]
+pub struct RealCollector {
+    child: Child,
+    log: PathBuf,
+}
+
+impl RealCollector {
+    /// Starts it by a command for [`OTELCOL`], listening at an address where the command runs; its files go
+    /// to `directory`.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start(mut command: Command, address: SocketAddr, directory: &Path) -> Self {
+        let configuration = directory.join("collector.yaml");
+        fs::write(&configuration, takes_all_at(address)).expect("a file");
+        let log = directory.join("collector.log");
+        let file = File::create(&log).expect("a file");
+        command.arg("--config").arg(configuration);
+        let child = command.stdout(Stdio::null()).stderr(file).spawn();
+        let child = child.expect("it starts");
+        let this = Self { child, log };
+        this.wait_for(&["Everything is ready"], Duration::from_secs(30));
+        this
+    }
+
+    /// Waits until all of these texts are in what it has written.
+    ///
+    /// # Panics
+    /// When one of them is not, `bound` later.
+    #[track_caller]
+    pub fn wait_for(&self, texts: &[&str], bound: Duration) {
+        for text in texts {
+            within(bound, text, || {
+                let written = fs::read_to_string(&self.log).ok()?;
+                written.contains(text).then_some(())
+            });
+        }
+    }
+}
+
+impl Drop for RealCollector {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Its configuration: what it takes over HTTP it writes to its log, in full.
+fn takes_all_at(address: SocketAddr) -> String {
+    let pipeline = "{receivers: [otlp], exporters: [debug]}";
+    format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: '{address}'}}}}}}}}\n\
+         exporters: {{debug: {{verbosity: detailed}}}}\n\
+         service:\n\
+         \x20 telemetry: {{metrics: {{level: none}}}}\n\
+         \x20 pipelines: {{metrics: {pipeline}, traces: {pipeline}, logs: {pipeline}}}\n"
+    )
 }

@@ -7,7 +7,7 @@ use std::{
     io::{self, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     path::Path,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use serde_json::Value;
@@ -104,6 +104,33 @@ impl Server {
         let results = answer["data"]["result"].as_array().into_iter().flatten();
         let values = results.filter_map(|it| it["value"][1].as_str()?.parse().ok());
         Ok(values.collect())
+    }
+
+    /// Labels of the exemplars of the last hour that it has stored for a metric.
+    ///
+    /// # Errors
+    /// When it does not answer, or refuses the query.
+    pub fn exemplars(self, metric: &str) -> io::Result<Vec<BTreeMap<String, String>>> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let end = now.map_err(io::Error::other)?.as_secs();
+        let start = end.saturating_sub(3600);
+        let path = format!(
+            "/api/v1/query_exemplars?query={metric}&start={start}&end={}",
+            end + 1
+        );
+        let answer = self.get(&path)?;
+        if answer["status"] != "success" {
+            return Err(io::Error::other(format!("{metric}: {answer}")));
+        }
+        let series = answer["data"].as_array().into_iter().flatten();
+        let each = series.flat_map(|it| it["exemplars"].as_array().into_iter().flatten());
+        let labels = each.map(|it| it["labels"].as_object().into_iter().flatten());
+        Ok(labels
+            .map(|it| {
+                it.map(|(name, value)| (name.clone(), text(value)))
+                    .collect()
+            })
+            .collect())
     }
 
     /// Results of a query over the time from `start` to `end`, in seconds of Unix, one value each `step` seconds.

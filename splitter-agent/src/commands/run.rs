@@ -164,6 +164,7 @@ impl Watching {
             events.newest.clone(),
         )?;
         let metrics = registry(
+            &config.name.to_string(),
             Arc::clone(&monitor),
             health,
             auditor.found(),

@@ -299,6 +299,10 @@ families! {
         started_at: "process_start_time_seconds", Gauge, "seconds", [],
             "Time at which the agent started, since 1970",
             "";
+        instance: "instance_info", Info, "-", [open("name")],
+            "Name of this instance among those of the machine",
+            "`name` of the configuration; `instance` is the address that Prometheus scrapes. \
+             `splitter_tunnel_up * on (instance) group_left (name) splitter_instance_info` has both.";
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the agent itself takes of the machine.
+//! What the agent itself takes of the machine, and what it is called.
 
 use std::fmt;
 use std::fs;
@@ -36,7 +36,8 @@ impl SplitterCollector {
             let value = value.unwrap_or(f64::NAN);
             family.encode(encoder)?.encode_gauge(&value)?;
         }
-        Ok(())
+        let name = [("name", self.instance.as_str())];
+        families.instance.encode(encoder)?.encode_info(&name)
     }
 }
 

@@ -171,6 +171,7 @@ fn every_figure_is_what_has_happened() {
             UNIX_EPOCH + Duration::from_secs_f64(plain("splitter_process_start_time_seconds"));
         let running = started.elapsed().expect("it has started before");
         assert!(running < Duration::from_secs(300), "{running:?}");
+        assert_eq!(labelled("splitter_instance_info", "name", "test"), 1.0);
         let sweep_s = plain("splitter_sweep_seconds");
         assert!(sweep_s > 0.0 && sweep_s < 5.0, "{sweep_s}");
         let scrape_s = plain("splitter_scrape_seconds");

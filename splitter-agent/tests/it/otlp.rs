@@ -47,3 +47,43 @@ fn metrics_spans_and_events_reach_a_collector() {
         collector.wait_for("/v1/traces", &["down"], WITHIN);
     });
 }
+
+/// The same with OpenTelemetry's own collector, which decodes what comes.
+#[cfg(feature = "otlp")]
+#[test]
+fn opentelemetrys_collector_understands_metrics_spans_and_events() {
+    use std::time::Duration;
+
+    use flow_testbed::{
+        collector::{OTELCOL, RealCollector},
+        require,
+        require::Requirement::Program,
+    };
+    use nix::sys::signal::Signal;
+
+    const WITHIN: Duration = Duration::from_secs(30);
+    require!(Program(OTELCOL));
+    on_site(|site| {
+        let directory = tempfile::tempdir().unwrap();
+        let address = "127.0.0.1:4318".parse().unwrap();
+        let otelcol = site.border().command(OTELCOL);
+        let collector = RealCollector::start(otelcol, address, directory.path());
+        site.configure(&format!("[otlp]\nendpoint = 'http://{address}'\n"));
+        let daemon = site.run();
+        assert!(site.splitter(&["reload"]).status.success());
+        let metrics = [
+            "-> service.name: Str(splitter)",
+            "-> instance: Str(test)",
+            "-> Name: splitter_packets_total",
+            "-> IsMonotonic: true",
+            "-> AggregationTemporality: Cumulative",
+            "-> Name: splitter_flow_completion_seconds",
+            "-> DataType: Histogram",
+        ];
+        collector.wait_for(&metrics, WITHIN);
+        collector.wait_for(&["Name           : control_request"], WITHIN);
+        collector.wait_for(&["EventName: reload_asked"], WITHIN);
+        assert!(daemon.end(Signal::SIGTERM).success());
+        collector.wait_for(&["EventName: ending"], WITHIN);
+    });
+}

@@ -244,6 +244,12 @@ pub(crate) static NEEDS: &[Need] = &[
     ),
     program(
         TEST,
+        "qemu-aarch64-static",
+        &["qemu-user-static"],
+        "runs tests and packaged programs of another processor",
+    ),
+    program(
+        TEST,
         "skopeo",
         &["skopeo"],
         "what container tools say about the images",

@@ -6,6 +6,7 @@
 
 mod claims;
 mod dependencies;
+mod emulated;
 mod fuzz;
 mod libtest;
 mod packages;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use super::{
     Tier,
     claims::{self, CLAIMS_VARIABLE, Verdicts},
-    dependencies,
+    dependencies, emulated,
     fuzz::Fuzz,
     libtest::{self, Tally},
     packages, semver,
@@ -90,6 +90,13 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
     steps.push(soak(project));
     steps.push(hostile_frames(project));
     steps.push(figures(project));
+    let own = project.clone();
+    steps.push(Step {
+        tier: Tier::Full,
+        ..step("aarch64", "tests on an emulated AArch64", move || {
+            emulated::check(&own)
+        })
+    });
     let own = project.clone();
     steps.push(Step {
         tier: Tier::Full,

@@ -7,9 +7,11 @@ mod families;
 use std::{fmt, net::SocketAddr, time::Duration};
 
 use anyhow::Context as _;
-use cloudburst::{CompletionHistogram, Endpoint, EndpointStatistics, Health, PathReport};
+use cloudburst::{
+    CompletionExemplar, CompletionHistogram, Endpoint, EndpointStatistics, Health, PathReport,
+};
 use flow_telemetry::{
-    Descriptor, Metrics, MetricsEndpoint, NameError, Readiness, Server,
+    Descriptor, Exemplar, Exemplars, Metrics, MetricsEndpoint, NameError, Readiness, Server,
     otlp::{self, Export, Exporter, Recorder},
     prometheus_client::{
         collector::Collector,
@@ -73,6 +75,7 @@ fn registry(endpoint: Endpoint, recorder: &Recorder) -> Result<Metrics, NameErro
     metrics.build_info(env!("CARGO_PKG_VERSION"))?;
     let families = Families::new()?;
     let collector = EndpointCollector {
+        slow: metrics.exemplars(&families.completion)?,
         families: families.clone(),
         endpoint,
         runtime: Handle::current(),
@@ -86,6 +89,7 @@ fn registry(endpoint: Endpoint, recorder: &Recorder) -> Result<Metrics, NameErro
 #[derive(Debug)]
 struct EndpointCollector {
     families: Families,
+    slow: Exemplars,
     endpoint: Endpoint,
     runtime: Handle,
 }
@@ -212,10 +216,37 @@ impl EndpointCollector {
             .buckets()
             .map(|(upper, count)| (bound(upper), count))
             .collect();
-        let count = buckets.iter().map(|(_, count)| count).sum();
+        let exemplars = completion.exemplars();
+        self.slow
+            .set(exemplars.map(|(bucket, it)| (bucket, exemplar(it))));
         self.families
             .completion
             .encode(encoder)?
-            .encode_histogram::<NoLabelSet>(completion.sum().as_secs_f64(), count, &buckets, None)
+            .encode_histogram::<NoLabelSet>(
+                completion.sum().as_secs_f64(),
+                completion.count(),
+                &buckets,
+                None,
+            )
+    }
+}
+
+/// A message as an exemplar: what it took tells why it was slow, and no address is in it.
+fn exemplar(message: &CompletionExemplar) -> Exemplar {
+    let CompletionExemplar { receipt, .. } = message;
+    let [_, peer, _] = message.peer.to_words();
+    let labels = [
+        ("message", message.number),
+        ("peer", peer.into()),
+        ("symbols", receipt.symbols.into()),
+        ("sent", receipt.sent.into()),
+        ("paths", receipt.paths.into()),
+    ];
+    Exemplar {
+        labels: labels
+            .map(|(name, value)| (name.to_owned(), value.to_string()))
+            .into(),
+        value: receipt.completion.as_secs_f64(),
+        unix_s: message.unix_time.map(|it| it.as_secs_f64()),
     }
 }

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::names::{self, Kind};
+use crate::{
+    Exemplar,
+    names::{self, Kind},
+};
 
 /// A metric family as a scrape shows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,8 +30,10 @@ pub struct Sample {
     pub name: String,
     /// Names and values, unescaped.
     pub labels: BTreeMap<String, String>,
-    /// The value; time stamps and exemplars are dropped.
+    /// The value; a time stamp is dropped.
     pub value: f64,
+    /// The observation that stands for it.
+    pub exemplar: Option<Exemplar>,
 }
 
 impl Family {
@@ -245,6 +250,11 @@ fn parse_sample(at: Line<'_>) -> Result<Sample, ExpositionError> {
     if let Some(inside) = rest.strip_prefix('{') {
         rest = parse_labels(at, inside, &mut labels)?;
     }
+    // Labels are behind us, and nothing else is in quotation marks.
+    let (rest, exemplar) = match rest.split_once(" # {") {
+        Some((rest, inside)) => (rest, Some(parse_exemplar(at, inside)?)),
+        None => (rest, None),
+    };
     let value = rest
         .trim_start()
         .split(' ')
@@ -255,6 +265,22 @@ fn parse_sample(at: Line<'_>) -> Result<Sample, ExpositionError> {
         name: name.to_owned(),
         labels,
         value,
+        exemplar,
+    })
+}
+
+/// Reads `a="x"} 0.5 1700000000.5`, of which the time may be missing.
+fn parse_exemplar(at: Line<'_>, inside: &str) -> Result<Exemplar, ExpositionError> {
+    let mut labels = BTreeMap::new();
+    let rest = parse_labels(at, inside, &mut labels)?;
+    let wrong = || at.is_not("an exemplar with a value");
+    let mut numbers = rest
+        .split_whitespace()
+        .map(|it| it.parse().map_err(|_| wrong()));
+    Ok(Exemplar {
+        labels,
+        value: numbers.next().ok_or_else(wrong)??,
+        unix_s: numbers.next().transpose()?,
     })
 }
 
@@ -308,7 +334,7 @@ splitter_packets_total{class="long",tunnel="wan1"} 3.5e2
 # UNIT splitter_flow_completion_seconds seconds
 splitter_flow_completion_seconds_sum{class="short"} 1.5
 splitter_flow_completion_seconds_count{class="short"} 2
-splitter_flow_completion_seconds_bucket{class="short",le="+Inf"} 2
+splitter_flow_completion_seconds_bucket{class="short",le="+Inf"} 2 # {id="a # {b"} 1.2 1700000000.5
 # EOF
 "##;
 
@@ -326,6 +352,10 @@ splitter_flow_completion_seconds_bucket{class="short",le="+Inf"} 2
         assert_eq!(completion.unit.as_deref(), Some("seconds"));
         assert_eq!(completion.labels(), BTreeSet::from(["class"]));
         assert_eq!(completion.value(&[]), Some(2.0));
+        let exemplar = completion.samples[2].exemplar.as_ref().unwrap();
+        assert_eq!(exemplar.to_string(), r#"# {id="a # {b"} 1.2 1700000000.5"#);
+        assert_eq!(completion.samples[2].value, 2.0);
+        assert_eq!(completion.samples[1].exemplar, None);
     }
 
     #[test]
@@ -338,6 +368,10 @@ splitter_flow_completion_seconds_bucket{class="short",le="+Inf"} 2
         ));
         assert!(matches!(
             error("# TYPE a gauge\na{x=\"1} 2\n# EOF\n"),
+            ExpositionError::BadLine { line: 2, .. }
+        ));
+        assert!(matches!(
+            error("# TYPE a histogram\na_bucket{le=\"1\"} 2 # {id=\"7\"} soon\n# EOF\n"),
             ExpositionError::BadLine { line: 2, .. }
         ));
         assert!(matches!(

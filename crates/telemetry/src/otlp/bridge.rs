@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use opentelemetry_proto::tonic::metrics::v1::{
-    AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, Sum,
-    metric::Data, number_data_point::Value,
+    AggregationTemporality, Exemplar, Gauge, Histogram, HistogramDataPoint, Metric,
+    NumberDataPoint, Sum, exemplar, metric::Data, number_data_point::Value,
 };
 
 use super::settings::text;
@@ -129,6 +129,9 @@ impl Conversion {
                 }
             };
             let distribution = &mut series[index].1;
+            distribution
+                .exemplars
+                .extend(sample.exemplar.as_ref().map(converted));
             match (sample.name.strip_prefix(&family.name), bound) {
                 (Some("_sum"), _) => distribution.sum = sample.value,
                 (Some("_count"), _) => distribution.count = sample.value as u64,
@@ -144,6 +147,7 @@ impl Conversion {
             sum: Some(it.sum),
             bucket_counts: it.counts,
             explicit_bounds: it.bounds,
+            exemplars: it.exemplars,
             ..HistogramDataPoint::default()
         });
         points.collect()
@@ -177,6 +181,7 @@ struct Distribution {
     bounds: Vec<f64>,
     counts: Vec<u64>,
     counted: u64,
+    exemplars: Vec<Exemplar>,
 }
 
 impl Distribution {
@@ -188,6 +193,15 @@ impl Distribution {
         }
         self.counts.push(cumulative.saturating_sub(self.counted));
         self.counted = cumulative;
+    }
+}
+
+fn converted(exemplar: &crate::Exemplar) -> Exemplar {
+    Exemplar {
+        filtered_attributes: attributes(&exemplar.labels),
+        time_unix_nano: exemplar.unix_s.map_or(0, |it| (it * 1e9) as u64),
+        value: Some(exemplar::Value::AsDouble(exemplar.value)),
+        ..Exemplar::default()
     }
 }
 
@@ -222,7 +236,7 @@ mod tests {
              a_time_seconds_sum{{class=\"long\"}} 7.5\na_time_seconds_count{{class=\"long\"}} {all}\n\
              a_time_seconds_bucket{{le=\"0.5\",class=\"long\"}} {fast}\n\
              a_time_seconds_bucket{{le=\"1.0\",class=\"long\"}} {fast}\n\
-             a_time_seconds_bucket{{le=\"+Inf\",class=\"long\"}} {all}\n# EOF\n"
+             a_time_seconds_bucket{{le=\"+Inf\",class=\"long\"}} {all} # {{id=\"7\"}} 6.5 1700000000.5\n# EOF\n"
         );
         parse_exposition(&text).unwrap()
     }
@@ -272,6 +286,12 @@ mod tests {
         assert_eq!(point.bucket_counts, [1, 0, 3]);
         assert_eq!((point.count, point.sum), (4, Some(7.5)));
         assert_eq!(point.attributes, [text("class", "long")]);
+        let [exemplar] = &point.exemplars[..] else {
+            panic!("{point:?}");
+        };
+        assert_eq!(exemplar.value, Some(exemplar::Value::AsDouble(6.5)));
+        assert_eq!(exemplar.time_unix_nano, 1_700_000_000_500_000_000);
+        assert_eq!(exemplar.filtered_attributes, [text("id", "7")]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 
 use flow_testbed::require::{
     self,
-    Requirement::{Program, Root},
+    Requirement::{CongestionControl, FileSystem, Program, Root},
 };
 use packager::{Kind, contents};
 use tempfile::TempDir;
@@ -151,26 +151,48 @@ fn rpm_is_installed_upgraded_and_erased() {
     );
 }
 
+/// Runs a script that tries something on a bare Debian 13, and returns what it printed; `None`, and skipped, where
+/// no Debian is to be had. The bare root stays for the next run.
+fn on_bare_debian(script: &str, argument: &Path, test: &str) -> Option<String> {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let script = Path::new(ROOT).join("lab/packager").join(script);
+    let mut command = Command::new("sh");
+    command.args([script.as_os_str(), "trixie".as_ref(), argument.as_os_str()]);
+    let output = command.current_dir(place).output().unwrap();
+    if output.status.code() == Some(NO_DEBIAN) {
+        let reason = "debootstrap can make no Debian; a mirror has to be in reach";
+        require::skip(test, reason);
+        return None;
+    }
+    assert!(output.status.success(), "{}", all(&output));
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// The unit's restrictions hold or break in a systemd alone: one that closed `/sys` kept it from its pins.
 #[test]
 fn service_of_a_bare_debian_splits_is_upgraded_beside_a_flow_and_purged() {
     flow_testbed::require!(Root, Program("debootstrap"), Program("systemd-nspawn"));
-    // The bare root stays for the next run.
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let script = Path::new(ROOT).join("lab/packager/bare-debian.sh");
-    let output = Command::new("sh")
-        .args([script.as_os_str(), "trixie".as_ref(), deb().as_os_str()])
-        .current_dir(place)
-        .output()
-        .unwrap();
-    let _ = fs::remove_dir_all(place.join("debian-trixie-tried"));
-    if output.status.code() == Some(NO_DEBIAN) {
-        fn here() {}
-        let reason = "debootstrap can make no Debian; a mirror has to be in reach";
-        return require::skip(std::any::type_name_of_val(&here), reason);
-    }
-    assert!(output.status.success(), "{}", all(&output));
-    let told = String::from_utf8_lossy(&output.stdout);
+    fn here() {}
+    let test = std::any::type_name_of_val(&here);
+    let told = on_bare_debian("bare-debian.sh", &deb(), test);
+    let tried = Path::new(env!("CARGO_TARGET_TMPDIR")).join("debian-trixie-tried");
+    let _ = fs::remove_dir_all(tried);
+    let Some(told) = told else {
+        return;
+    };
     assert!(told.contains("ok: all 2 paths are as intended"), "{told}");
     assert!(told.contains("sent again by the host: 0\n"), "{told}");
+}
+
+/// No container engine is asked: what it would start is started, in a root with what it would install.
+#[test]
+fn playground_of_the_compose_file_runs_in_a_bare_debian_and_prometheus_finds_it() {
+    flow_testbed::require!(Root, Program("debootstrap"), Program("systemd-nspawn"));
+    flow_testbed::require!(Program("prometheus"), Program("curl"), FileSystem("bpf"));
+    flow_testbed::require!(CongestionControl("cubic"));
+    fn here() {}
+    let test = std::any::type_name_of_val(&here);
+    if let Some(told) = on_bare_debian("compose.sh", &programs(), test) {
+        assert!(told.ends_with("ran and ended as a container\n"), "{told}");
+    }
 }

@@ -1,5 +1,6 @@
 //! The rules of CONTRIBUTING.md that a program can hold.
 
+mod compose;
 mod dependencies;
 mod docs;
 mod errors;

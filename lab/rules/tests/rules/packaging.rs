@@ -7,7 +7,7 @@ use flow_testbed::require::Requirement::Program;
 use crate::{WORKSPACE, assert_none};
 
 #[track_caller]
-fn succeeds(command: &mut Command) {
+pub(crate) fn succeeds(command: &mut Command) {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(
@@ -151,41 +151,6 @@ fn dashboards_need_no_plugin_and_take_any_prometheus() {
             }
         }
     }
-}
-
-#[test]
-fn compose_mounts_what_there_is_and_prometheus_takes_it() {
-    let directory = WORKSPACE.root.join("packaging/compose");
-    let text = fs::read_to_string(directory.join("compose.yaml")).unwrap();
-    let mounts: Vec<(&str, &str)> = text
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("- .")?.strip_suffix(":ro"))
-        .filter_map(|mount| mount.split_once(':'))
-        .collect();
-    assert!(mounts.len() > 4, "{mounts:?}");
-    // As the container of Prometheus has it.
-    let inside = tempfile::tempdir().unwrap();
-    let (mut wrong, mut configuration) = (Vec::new(), None);
-    for (from, to) in mounts {
-        let from = directory.join(format!(".{from}"));
-        if !from.exists() {
-            wrong.push(from.display().to_string());
-        } else if to.starts_with("/etc/prometheus/") {
-            let copy = inside.path().join(to.rsplit('/').next().unwrap());
-            fs::copy(&from, &copy).unwrap();
-            configuration = configuration.or(to.ends_with("/prometheus.yml").then_some(copy));
-        }
-    }
-    assert_none("files that nobody has", &wrong);
-    // Both borders' pages, where the playground serves them and its own machine reaches them.
-    let scraped = fs::read_to_string(directory.join("prometheus.yml")).unwrap();
-    for port in ["9461", "9462"] {
-        assert!(scraped.contains(&format!("playground:{port}")), "{port}");
-        assert!(text.contains(&format!("127.0.0.1:{port}:{port}")), "{port}");
-    }
-    flow_testbed::require!(Program("promtool"));
-    let mut check = Command::new("promtool");
-    succeeds(check.args(["check", "config"]).arg(configuration.unwrap()));
 }
 
 #[test]

@@ -70,11 +70,17 @@ struct Listening {
 impl Listening {
     /// Starts a command at a port that the system chooses, and waits until it listens.
     fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, &[])
+    }
+
+    /// The same with variables of the environment.
+    fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut child = Command::new(BINARY)
             .args(arguments)
             .args(keyless(arguments))
             .args(["--bind", "127.0.0.1", "--ports", "any:1"])
             .env("RUST_LOG", "info")
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -132,8 +138,15 @@ impl Listening {
 
     /// What the endpoint for metrics answers.
     fn get(&self, path: &str) -> String {
+        self.get_as(path, "*/*")
+    }
+
+    /// What it answers to those who take this type of content.
+    fn get_as(&self, path: &str, accept: &str) -> String {
         let mut stream = TcpStream::connect(self.metrics.expect("it serves metrics")).unwrap();
-        let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+        );
         stream.write_all(head.as_bytes()).unwrap();
         let mut response = String::new();
         stream.read_to_string(&mut response).unwrap();

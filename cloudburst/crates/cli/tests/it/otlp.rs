@@ -48,3 +48,40 @@ fn metrics_and_events_reach_a_collector_until_the_end() {
     collector.wait_for("/v1/logs", &["serving", "addresses"], WITHIN);
     collector.wait_for("/v1/logs", &["ending", "Ctrl-C"], WITHIN);
 }
+
+/// The same with OpenTelemetry's own collector, which decodes what comes.
+#[cfg(all(feature = "otlp", target_os = "linux"))]
+#[test]
+fn opentelemetrys_collector_understands_metrics_with_exemplars_and_events() {
+    use std::{net::TcpListener, process::Command, time::Duration};
+
+    use flow_testbed::{
+        collector::{OTELCOL, RealCollector},
+        require::Requirement::Program,
+    };
+
+    const WITHIN: Duration = Duration::from_secs(20);
+    flow_testbed::require!(Program(OTELCOL));
+    let directory = tempfile::tempdir().unwrap();
+    // Free a moment ago.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = port.local_addr().unwrap();
+    drop(port);
+    let collector = RealCollector::start(Command::new(OTELCOL), address, directory.path());
+    let mut server = Listening::start_with(
+        &["serve", "--otlp", &format!("http://{address}")],
+        &[("OTEL_METRIC_EXPORT_INTERVAL", "500")],
+    );
+    let ping = ["ping", &server.address(), "--insecure-no-key", "-c2"];
+    assert!(as_given(&ping).status.success());
+    let metrics = [
+        "-> service.name: Str(cloudburst)",
+        "-> Name: cloudburst_messages_received_total",
+        "-> Name: cloudburst_completion_seconds",
+        "Exemplar #0",
+        "-> message: Str(2)",
+    ];
+    collector.wait_for(&metrics, WITHIN);
+    assert_eq!(server.interrupt(), Some(0));
+    collector.wait_for(&["EventName: serving", "EventName: ending"], WITHIN);
+}

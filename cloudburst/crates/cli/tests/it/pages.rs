@@ -41,6 +41,38 @@ fn page_and_scrape_agree_both_ways() {
     }
 }
 
+/// It answers each request with a message of its own: the scrape has their exemplars.
+#[test]
+fn scrape_has_messages_as_exemplars_and_the_older_format_has_none() {
+    let server = Listening::start(&["serve", "--metrics", "127.0.0.1:0"]);
+    let ping = ["ping", &server.address(), "-c3", "-i0.02"];
+    assert!(cloudburst(&ping).status.success());
+    let scraped = server.scrape();
+    let name = "cloudburst_completion_seconds";
+    let family = scraped.iter().find(|it| it.name == name).unwrap();
+    let buckets = family
+        .samples
+        .iter()
+        .filter(|it| it.name.ends_with("_bucket"));
+    let (mut below, mut seen) = (0.0, Vec::new());
+    for bucket in buckets {
+        let bound: f64 = bucket.labels["le"].parse().unwrap();
+        if let Some(exemplar) = &bucket.exemplar {
+            assert!((below..=bound).contains(&exemplar.value), "{bucket:?}");
+            assert!(exemplar.unix_s > Some(1.7e9), "{bucket:?}");
+            let names: Vec<&str> = exemplar.labels.keys().map(String::as_str).collect();
+            assert_eq!(names, ["message", "paths", "peer", "sent", "symbols"]);
+            seen.push(exemplar.labels["message"].clone());
+        }
+        below = bound;
+    }
+    assert!(seen.contains(&"3".to_owned()), "the last one: {seen:?}");
+    let classic = server.get_as("/metrics", "text/plain");
+    let samples = classic.lines().filter(|line| !line.starts_with('#'));
+    let wrong: Vec<_> = samples.filter(|line| line.contains('#')).collect();
+    assert!(classic.contains(name) && wrong.is_empty(), "{wrong:?}");
+}
+
 #[test]
 fn completions_and_man_page_know_the_commands() {
     for arguments in [&["completions", "bash"][..], &["man"]] {
@@ -95,6 +127,7 @@ fn prometheus_answers_all_that_dashboard_and_rules_ask() {
     let asked = prometheus::of_dashboard(DASHBOARD).unwrap();
     let rules = scraped.server.rules().unwrap();
     assert!(asked.len() > 15 && rules.len() > 5);
+    scraped.wait_for_exemplars("cloudburst_completion_seconds_bucket");
     for expression in asked.iter().chain(&rules) {
         match expression.is_alert {
             false => scraped.wait_for(&expression.text),
@@ -132,6 +165,7 @@ impl Prometheus {
                 directory.join("tsdb").display()
             ))
             .arg(format!("--web.listen-address={address}"))
+            .arg("--enable-feature=exemplar-storage")
             .stderr(log)
             .spawn()
             .unwrap();
@@ -145,6 +179,18 @@ impl Prometheus {
         flow_testbed::wait::within(patience, query, || {
             let values = self.server.query(query).ok()?;
             values.iter().any(|value| !value.is_nan()).then_some(())
+        });
+    }
+
+    /// Waits until exemplars of a metric are stored.
+    fn wait_for_exemplars(&self, metric: &str) {
+        let patience = std::time::Duration::from_secs(30);
+        flow_testbed::wait::within(patience, metric, || {
+            let labels = self.server.exemplars(metric).ok()?;
+            labels
+                .iter()
+                .any(|it| it.contains_key("message"))
+                .then_some(())
         });
     }
 }
