@@ -45,11 +45,9 @@ const HEAVY_LOSS: f64 = 0.2;
 /// Least window, in datagrams, that losses by chance leave; and one for each bottleneck, up to so many (RFC 6356 §3:
 /// each has one of its own).
 const CHANCE_DATAGRAMS: [f64; 2] = [2.0, 4.0];
-/// Least window, in datagrams, that losses leave of one that was not used: it had no part in them, and is less than
-/// what anybody may begin with (RFC 6928).
+/// Least window, in datagrams, that losses leave where less was in flight than a window allows: a pair in flight is not
+/// all of it then. A peer of which nothing is known is sent ten (RFC 6928).
 const UNUSED_DATAGRAMS: f64 = 4.0;
-/// The most bottlenecks of which each has a window of its own when one of them loses something.
-const MOST_WINDOWS: f64 = 4.0;
 /// Rounds after a reduction from which on a queue is not that from before.
 const EMPTIED_ROUNDS: u32 = 2;
 /// Losses are averaged over so many datagrams, and more than this share is no link that is used.
@@ -261,7 +259,7 @@ impl AdaptiveController {
             let seconds = self.bottlenecks * self.datagram / bytes_per_s.max(1.0);
             self.rounds.transmission = Duration::from_secs_f64(seconds);
         }
-        self.rounds.is_small = self.window < SMALL_DATAGRAMS * self.datagram;
+        self.rounds.is_rate_known = paths.bytes_per_s.is_some();
         self.round_trip = paths.round_trip.unwrap_or(self.round_trip);
         let weight = MOST_WEIGHT.min(f64::from(news.sent) / LOSS_DATAGRAMS);
         self.loss += weight * (share(news.lost, news.sent) - self.loss);
@@ -277,6 +275,7 @@ impl AdaptiveController {
         if news.received > 0 || news.round_trip.is_some() {
             self.end_back_off(now, news);
         }
+        self.rounds.is_small = self.is_small();
         let datagram = self.datagram_time();
         if self.rounds.take(now, news, (before, datagram)) {
             let was_empty = self.rounds.was_empty(self.datagram_time());
@@ -301,6 +300,7 @@ impl AdaptiveController {
         if let Some((window, threshold)) = self.chance.take(now, news, queues) {
             self.window = self.window.max(window);
             self.threshold = self.threshold.max(threshold);
+            self.rounds.is_small = self.is_small();
         }
         if is_new && has_lost && !self.is_chance(now) {
             self.reduce(now, news, before);
@@ -345,6 +345,10 @@ impl AdaptiveController {
     fn queues(&self) -> (bool, bool) {
         let has_met = self.rounds.has_met(8, Duration::ZERO);
         (self.rounds.has_queue(), has_met)
+    }
+
+    fn is_small(&self) -> bool {
+        self.window < SMALL_DATAGRAMS * self.datagram
     }
 
     fn is_starting(&self) -> bool {
@@ -425,7 +429,7 @@ impl AdaptiveController {
 
     /// Bytes that may leave together.
     fn burst_bytes(&self, bytes_per_s: f64) -> usize {
-        if self.window < SMALL_DATAGRAMS * self.datagram {
+        if self.is_small() {
             return self.datagram as usize;
         }
         let time = WIDE_TIME.min(self.round_trip.mul_f64(WIDE_SHARE));

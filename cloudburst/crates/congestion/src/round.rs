@@ -74,7 +74,9 @@ pub(super) struct Rounds {
     base: Duration,
     /// The time that a datagram takes at the bottleneck, if it is known.
     pub(super) transmission: Duration,
-    /// The window is small, so that what stands in a queue for less than [`UNKNOWN_BACKLOG`] may be its own.
+    /// That time is known now, and not only of paths that may be others by now.
+    pub(super) is_rate_known: bool,
+    /// The window is of few datagrams.
     pub(super) is_small: bool,
 }
 
@@ -90,6 +92,7 @@ impl Rounds {
             passing: Passing::Unknown,
             base: Duration::ZERO,
             transmission: Duration::ZERO,
+            is_rate_known: false,
             is_small: false,
         }
     }
@@ -99,6 +102,7 @@ impl Rounds {
         *self = Self {
             base: self.base,
             transmission: self.transmission,
+            is_rate_known: self.is_rate_known,
             is_small: self.is_small,
             number: self.number,
             ..Self::new(now)
@@ -235,15 +239,15 @@ impl Rounds {
         part_of(self.base, part).max(NOISE).max(own).max(backlog)
     }
 
-    /// What our own datagrams may have in a queue that is empty but for them.
+    /// How long our own datagrams may keep each other waiting in a queue that holds nothing else.
     fn own_backlog(&self) -> Duration {
-        if self.transmission.is_zero() && self.is_small {
-            // Rates are learnt from datagrams in a row, and a window that was taken for too large has none: where a
-            // part of all is lost, it would stay as small as it is.
-            UNKNOWN_BACKLOG
-        } else {
-            self.transmission.saturating_mul(OWN_DATAGRAMS)
+        let known = self.transmission.saturating_mul(OWN_DATAGRAMS);
+        if self.is_rate_known || !self.is_small {
+            return known;
         }
+        // A rate is learnt from datagrams in a row, which a small window does not send. If it took its own datagrams for
+        // others' queue, each loss by chance would keep it as small as it is.
+        known.max(UNKNOWN_BACKLOG)
     }
 
     /// Whether a queue stood at the bottleneck of late, and was not the jitter of hosts.
@@ -280,6 +284,7 @@ mod tests {
             let now = Time::ZERO + Duration::from_secs(1);
             let mut rounds = Rounds::new(now);
             rounds.transmission = Duration::from_micros(transmission_us);
+            rounds.is_rate_known = transmission_us > 0;
             rounds.is_small = is_small;
             let least = Duration::from_micros(200);
             let news = Acknowledged {

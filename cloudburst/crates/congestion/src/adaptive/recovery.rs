@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use super::{
-    AdaptiveController, BETA, CHANCE_DATAGRAMS, EMPTIED_ROUNDS, LEAST_DATAGRAMS, MOST_WINDOWS,
-    UNUSED_DATAGRAMS, share, start::Start,
+    AdaptiveController, BETA, CHANCE_DATAGRAMS, EMPTIED_ROUNDS, LEAST_DATAGRAMS, UNUSED_DATAGRAMS,
+    share, start::Start,
 };
 use crate::Acknowledged;
 use cloudburst_wire::Time;
@@ -48,7 +48,7 @@ impl AdaptiveController {
         // At the end of a message rounds are of few datagrams, or of a ping that has found a loss.
         let share = share(lost, sent.max((prior / self.datagram) as u32));
         self.cubic.reduced(prior);
-        let mut window = prior * self.remaining_share(news.lost);
+        let mut window = prior * BETA;
         let (was_starting, was_used) = (self.is_starting(), self.is_used());
         let is_blind = was_starting && self.start == Start::Alone;
         let is_queue = self.rounds.has_queue();
@@ -68,8 +68,15 @@ impl AdaptiveController {
             most: prior * BETA,
         };
         // A window that was not used may be right still: it is found again quickly.
-        let is_known = self.is_unvalidated || !was_used;
-        self.threshold = if is_known { prior * BETA } else { self.window };
+        let is_known = !was_used || self.is_unvalidated && !was_starting;
+        self.threshold = if is_known {
+            // Of losses that follow each other the first knew what was used.
+            let is_sought = was_starting && self.threshold.is_finite();
+            let found = if is_sought { self.threshold } else { prior };
+            found * BETA
+        } else {
+            self.window
+        };
         self.start = Start::Alone;
         self.recovery_until = now;
         if is_queue || self.rounds.has_met(8, Duration::ZERO) {
@@ -78,17 +85,6 @@ impl AdaptiveController {
             self.emptied = (until, self.rounds.number.saturating_add(EMPTIED_ROUNDS));
         }
         (self.calm, self.clean) = (0, 0);
-    }
-
-    /// The share of the window that so many losses leave. One bottleneck's losses reduce its part alone, as they would
-    /// reduce one of several connections (RFC 6356 §3); half of the bottlenecks count, for what seems to be two may
-    /// be one, and none while their rates are unknown, as they are told apart by them.
-    fn remaining_share(&self, lost: u32) -> f64 {
-        let is_known = !self.rounds.transmission.is_zero();
-        let most = if is_known { MOST_WINDOWS } else { 1.0 };
-        let windows = (self.bottlenecks / 2.0).clamp(1.0, most);
-        let part = (f64::from(lost) / windows).min(1.0);
-        1.0 - (1.0 - BETA) * part
     }
 
     /// The least window that losses leave, in datagrams, whether it was used or not; they may be those of a queue.

@@ -1,13 +1,14 @@
-//! What losses leave of windows that are not used, or of which several bottlenecks have a part each.
+//! What losses leave of windows that are not used.
 
 use super::*;
 
 const DATAGRAMS: f64 = 40.0;
 
-fn rig_with(datagrams: f64, threshold: f64) -> Rig {
+/// A rig whose window is so many datagrams, which slow start may double up to `threshold`.
+fn rig_with(threshold: f64) -> Rig {
     let mut rig = Rig::new();
     rig.round(0, EMPTY);
-    rig.controller.window = datagrams * DATAGRAM as f64;
+    rig.controller.window = DATAGRAMS * DATAGRAM as f64;
     rig.controller.threshold = threshold;
     rig
 }
@@ -20,7 +21,7 @@ fn lose_one_of_two(rig: &mut Rig) {
 
 #[test]
 fn losses_leave_four_datagrams_of_a_window_that_is_not_used() {
-    let mut rig = rig_with(DATAGRAMS, 0.0);
+    let mut rig = rig_with(0.0);
     for _ in 0..20 {
         lose_one_of_two(&mut rig);
     }
@@ -28,36 +29,52 @@ fn losses_leave_four_datagrams_of_a_window_that_is_not_used() {
     for _ in 0..20 {
         rig.round(1, QUEUE);
     }
-    assert!(rig.window() < 2.0, "{}", rig.window());
+    assert!(rig.window() < 1.0, "{}", rig.window());
 }
 
 #[test]
 fn window_that_was_not_used_is_found_again_as_quickly_as_in_slow_start() {
-    for threshold in [f64::INFINITY, 0.0] {
-        let mut rig = rig_with(DATAGRAMS, threshold);
-        lose_one_of_two(&mut rig);
-        for _ in 0..6 {
-            rig.round(0, EMPTY);
-        }
-        let window = rig.window();
-        assert!(window > 0.65 * DATAGRAMS, "{threshold}: {window}");
+    let mut rig = rig_with(f64::INFINITY);
+    lose_one_of_two(&mut rig);
+    assert!(rig.window() < 5.0, "{}", rig.window());
+    for _ in 0..6 {
+        rig.round(0, EMPTY);
     }
+    assert!(rig.window() > 0.65 * DATAGRAMS, "{}", rig.window());
 }
 
 #[test]
-fn loss_at_one_of_several_bottlenecks_reduces_its_part() {
-    let rates = [(4, Some(1e7), 0.85), (4, None, BETA), (2, Some(1e7), BETA)];
-    for (bottlenecks, bytes_per_s, remaining) in rates {
-        let mut rig = rig_with(DATAGRAMS, 0.0);
-        rig.paths.bottlenecks = bottlenecks;
-        rig.paths.bytes_per_s = bytes_per_s;
-        rig.round(1, QUEUE);
-        let share = rig.window() / DATAGRAMS;
-        assert!((share - remaining).abs() < 0.01, "{bottlenecks}: {share}");
+fn each_loss_lowers_what_is_sought_again_by_as_much() {
+    let mut rig = rig_with(f64::INFINITY);
+    for _ in 0..3 {
+        lose_one_of_two(&mut rig);
     }
-    // Two losses may be those of two.
-    let mut rig = rig_with(DATAGRAMS, 0.0);
-    (rig.paths.bottlenecks, rig.paths.bytes_per_s) = (4, Some(1e7));
-    rig.round(2, QUEUE);
-    assert!((rig.window() / DATAGRAMS - BETA).abs() < 0.01);
+    let sought = rig.controller.threshold / DATAGRAM as f64;
+    let expected = DATAGRAMS * BETA.powi(3);
+    assert!((sought - expected).abs() < 0.1, "{sought} {expected}");
+}
+
+#[test]
+fn small_window_does_not_take_its_own_datagrams_for_a_queue_while_rates_are_unknown() {
+    let least = Duration::from_micros(200);
+    for (datagrams, bytes_per_s, has_queue) in
+        [(4, None, false), (20, None, true), (4, Some(1e8), true)]
+    {
+        let mut rig = rig_with(0.0);
+        rig.controller.window = f64::from(datagrams) * DATAGRAM as f64;
+        rig.paths.bytes_per_s = bytes_per_s;
+        rig.paths.round_trip = Some(least);
+        let news = Acknowledged {
+            sent: 1,
+            received: 1,
+            round_trip: Some((least + Duration::from_micros(400), least)),
+            ..Acknowledged::default()
+        };
+        rig.controller.acknowledged(rig.now, &news, &rig.paths);
+        assert_eq!(
+            rig.controller.queues().1,
+            has_queue,
+            "{datagrams} {bytes_per_s:?}"
+        );
+    }
 }
