@@ -39,6 +39,7 @@ use super::{
     BindError, CloseReport, Closed, ConnectError, EndpointConfig, EndpointEvent,
     EndpointStatistics, GroupOutcome, IntoReply, PeerError, Received, ReplyError, RequestError,
     SendError, TrySendError,
+    runtime::{Runtime, TokioRuntime},
 };
 use cloudburst_proto::{
     Failure, FailureReason, PathReport, PeerId, PublicKey, Receipt, Security, SendOptions,
@@ -67,17 +68,50 @@ impl BlockingEndpoint {
     ///
     /// A [`BindError`].
     pub fn bind(config: EndpointConfig) -> Result<Self, BindError> {
+        Self::bind_with(TokioRuntime, config)
+    }
+
+    /// Does what [`Endpoint::bind_with`](super::Endpoint::bind_with) does, without a runtime of tokio: its
+    /// thread has one, in which the [`Runtime`]'s sockets and timers are made and the driver is spawned.
+    ///
+    /// ```
+    /// use std::{num::NonZeroU8, time::Duration};
+    /// use cloudburst::{
+    ///     EndpointConfig, Key, Security, blocking::BlockingEndpoint, memory::MemoryNetwork,
+    /// };
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let security = Security::shared_key(Key::new(NonZeroU8::MIN, [42; 32]));
+    /// let network = MemoryNetwork::new(1);
+    /// let server = EndpointConfig::server(4433, security.clone()).with_local([[10, 0, 0, 2].into()])?;
+    /// let server = BlockingEndpoint::bind_with(network.clone(), server)?;
+    /// let client = EndpointConfig::client(security).with_local([[10, 0, 0, 1].into()])?;
+    /// let client = BlockingEndpoint::bind_with(network, client)?;
+    ///
+    /// let peer = client.connect(server.local_addrs())?;
+    /// client.send(peer, "made to arrive soon")?;
+    /// assert_eq!(server.recv()?.message, "made to arrive soon");
+    /// # client.close(Duration::from_secs(1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A [`BindError`].
+    pub fn bind_with(runtime: impl Runtime, config: EndpointConfig) -> Result<Self, BindError> {
         let system = |action| move |source| BindError::System { action, source };
-        let runtime = Builder::new_current_thread()
+        let own = Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(system("start a runtime"))?;
-        let handle = runtime.handle().clone();
+        let handle = own.handle().clone();
         let (stop, stopped) = oneshot::channel();
         let (bound, result) = mpsc::channel();
         let run = move || {
-            runtime.block_on(async {
-                if bound.send(super::Endpoint::bind(config).await).is_ok() {
+            own.block_on(async {
+                let endpoint = super::Endpoint::bind_with(runtime, config).await;
+                if bound.send(endpoint).is_ok() {
                     let _: Result<(), _> = stopped.await;
                 }
             });

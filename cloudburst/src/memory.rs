@@ -58,10 +58,12 @@ use std::{
 
 use tokio::time::Instant;
 
-pub use self::link::{Link, LinkError};
+pub use self::{
+    link::{Link, LinkError},
+    socket::MemorySocket,
+};
 use self::{
     link::{LinkState, mix},
-    socket::MemorySocket,
     state::State,
 };
 use crate::{

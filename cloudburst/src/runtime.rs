@@ -15,30 +15,33 @@
 //!
 //! This one loses every tenth train of datagrams of a real socket. One that is to keep all that the socket can
 //! do (offload, answers from the address that was asked, notices of the network) forwards the methods that have
-//! a default, too:
+//! a default, too. What was received it reads by [`ReceiveBuffers::iter`]:
 //!
 //! ```
 //! use std::{io, net::SocketAddr, task::{Context, Poll}, time::Instant};
 //! use cloudburst::{
 //!     BindError, Endpoint, EndpointConfig, Key, Security,
-//!     runtime::{DatagramSocket, Datagrams, ReceiveBuffers, Runtime, SocketOptions, TokioRuntime},
+//!     runtime::{
+//!         DatagramSocket, Datagrams, ReceiveBuffers, Runtime, SocketOptions, SystemTimer, TokioRuntime,
+//!         UdpSocket,
+//!     },
 //! };
 //!
 //! #[derive(Clone, Debug)]
 //! struct Lossy;
 //!
 //! #[derive(Debug)]
-//! struct LossySocket(<TokioRuntime as Runtime>::Socket, u32);
+//! struct LossySocket(UdpSocket, u32);
 //!
 //! impl Runtime for Lossy {
 //!     type Socket = LossySocket;
-//!     type Timer = <TokioRuntime as Runtime>::Timer;
+//!     type Timer = SystemTimer;
 //!
 //!     fn bind(&self, options: &SocketOptions) -> Result<LossySocket, BindError> {
 //!         Ok(LossySocket(TokioRuntime.bind(options)?, 0))
 //!     }
 //!
-//!     fn timer(&self) -> io::Result<Self::Timer> {
+//!     fn timer(&self) -> io::Result<SystemTimer> {
 //!         TokioRuntime.timer()
 //!     }
 //!
@@ -109,7 +112,11 @@ pub use self::{
     tokio_runtime::TokioRuntime,
 };
 use super::BindError;
-pub use super::{notices::NoticeSender, timer::TokioTimer};
+pub use super::{
+    notices::NoticeSender,
+    socket::UdpSocket,
+    timer::{SystemTimer, TokioTimer},
+};
 
 /// Binds sockets, tells the time, makes timers and runs the driver of an endpoint.
 ///

@@ -287,9 +287,9 @@ mod marked {
     pub(super) fn send(io: &WatchedSocket, train: &Datagrams<'_>, dscp: u8) -> io::Result<()> {
         let contents = train.contents;
         let ecn = match train.ecn {
-            Ecn::NotCapable => 0b00,
             Ecn::Capable => 0b10,
             Ecn::CongestionExperienced => 0b11,
+            _ => 0b00,
         };
         let class = i32::from(dscp << 2 | ecn);
         let mut control = Control {

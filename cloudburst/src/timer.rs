@@ -2,9 +2,9 @@
 //! centre a round trip is a tenth of one.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) use self::kernel::SystemTimer;
+pub use self::kernel::SystemTimer;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) use self::tokio_timer::SystemTimer;
+pub use self::tokio_timer::SystemTimer;
 pub use self::tokio_timer::TokioTimer;
 
 /// The kernel's timer, where we know how to ask for one.
@@ -34,7 +34,7 @@ mod kernel {
         }
     }
 
-    /// Wakes the task that polls it.
+    /// A timer of the kernel, which is as fine as its clock: that of [`TokioRuntime`](crate::runtime::TokioRuntime).
     #[derive(Debug)]
     pub struct SystemTimer {
         fd: AsyncFd<Fd>,
@@ -125,7 +125,7 @@ mod tokio_timer {
         }
     }
 
-    /// The finest that there is.
+    /// The finest timer that there is: that of [`TokioRuntime`](crate::runtime::TokioRuntime).
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     #[derive(Debug)]
     pub struct SystemTimer(TokioTimer);

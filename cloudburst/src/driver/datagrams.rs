@@ -91,6 +91,7 @@ impl<R: Runtime> Driver<R> {
             match notice.kind {
                 IcmpKind::Unreachable => self.statistics.sockets.unreachable += 1,
                 IcmpKind::TooBig { .. } => self.statistics.sockets.too_big += 1,
+                _ => {}
             }
             self.machine
                 .handle_icmp(now, notice.four_tuple, notice.kind, notice.quoted());

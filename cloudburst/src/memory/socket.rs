@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::{MemoryNetwork, state::Datagram};
 use crate::runtime::{Arrival, DatagramSocket, Datagrams, ReceiveBuffers};
 
-/// A bound socket; its port is free again when it is dropped.
+/// A bound socket of a [`MemoryNetwork`]; its port is free again when it is dropped.
 #[derive(Debug)]
 pub struct MemorySocket {
     network: MemoryNetwork,

@@ -41,6 +41,19 @@ impl Arrival {
         }
     }
 
+    const fn of(meta: &RecvMeta) -> Self {
+        let ecn = match meta.ecn {
+            None => Ecn::NotCapable,
+            Some(EcnCodepoint::Ce) => Ecn::CongestionExperienced,
+            Some(_) => Ecn::Capable,
+        };
+        Self {
+            remote: meta.addr,
+            local: meta.dst_ip,
+            ecn,
+        }
+    }
+
     /// States the address of ours that it was sent to.
     #[must_use]
     pub const fn with_local(mut self, local: IpAddr) -> Self {
@@ -91,35 +104,55 @@ impl ReceiveBuffers {
         true
     }
 
-    /// Each datagram in the buffers, with where it has come from.
+    /// Returns each datagram that was received, in the order of arrival, with where it has come from: for a
+    /// socket that wraps another and counts, logs or judges what that has received. Empty datagrams are left
+    /// out; what the system has joined is apart again.
+    ///
+    /// ```
+    /// # use std::{io, task::{Context, Poll}};
+    /// use cloudburst::runtime::{DatagramSocket, ReceiveBuffers, UdpSocket};
+    ///
+    /// /// Receives, and counts the bytes: the body of a wrapper's `poll_receive`.
+    /// fn receive_and_count(
+    ///     socket: &mut UdpSocket,
+    ///     context: &mut Context<'_>,
+    ///     buffers: &mut ReceiveBuffers,
+    ///     bytes: &mut usize,
+    /// ) -> Poll<io::Result<()>> {
+    ///     let received = socket.poll_receive(context, buffers)?;
+    ///     if received.is_ready() {
+    ///         *bytes += buffers.iter().map(|(_, datagram)| datagram.len()).sum::<usize>();
+    ///     }
+    ///     received.map(Ok)
+    /// }
+    /// ```
+    pub fn iter(&self) -> impl Iterator<Item = (Arrival, &[u8])> {
+        let filled = self.memory.chunks(RECEIVE_BYTES).zip(&self.metas);
+        filled.take(self.filled).flat_map(|(buffer, meta)| {
+            let arrival = Arrival::of(meta);
+            buffer[..meta.len]
+                .chunks(meta.stride.max(1))
+                .map(move |datagram| (arrival, datagram))
+        })
+    }
+
+    /// Returns each datagram as [`Self::iter`] does, to be decrypted in place.
     pub(crate) fn datagrams(&mut self) -> impl Iterator<Item = (Arrival, &mut [u8])> {
-        self.memory
-            .chunks_mut(RECEIVE_BYTES)
-            .zip(&self.metas)
-            .take(self.filled)
-            .flat_map(|(buffer, meta)| {
-                let ecn = match meta.ecn {
-                    None => Ecn::NotCapable,
-                    Some(EcnCodepoint::Ce) => Ecn::CongestionExperienced,
-                    Some(_) => Ecn::Capable,
-                };
-                let arrival = Arrival {
-                    remote: meta.addr,
-                    local: meta.dst_ip,
-                    ecn,
-                };
-                buffer[..meta.len]
-                    .chunks_mut(meta.stride.max(1))
-                    .map(move |datagram| (arrival, datagram))
-            })
+        let filled = self.memory.chunks_mut(RECEIVE_BYTES).zip(&self.metas);
+        filled.take(self.filled).flat_map(|(buffer, meta)| {
+            let arrival = Arrival::of(meta);
+            buffer[..meta.len]
+                .chunks_mut(meta.stride.max(1))
+                .map(move |datagram| (arrival, datagram))
+        })
     }
 }
 
 pub(crate) const fn code_point(ecn: Ecn) -> Option<EcnCodepoint> {
     match ecn {
-        Ecn::NotCapable => None,
         Ecn::Capable => Some(EcnCodepoint::Ect0),
         Ecn::CongestionExperienced => Some(EcnCodepoint::Ce),
+        _ => None,
     }
 }
 
@@ -141,9 +174,14 @@ mod tests {
         }
         assert!(buffers.is_full() && !buffers.push(Arrival::new(remote), b"more"));
         // An empty datagram is nobody's.
+        let read: Vec<_> = buffers
+            .iter()
+            .map(|(arrival, datagram)| (arrival, datagram.to_vec()))
+            .collect();
         let all: Vec<_> = buffers.datagrams().collect();
         assert_eq!(all.len(), RECEIVE_BUFFERS - 1);
-        for (number, (arrival, datagram)) in (1..).zip(all) {
+        for ((number, (arrival, datagram)), read) in (1..).zip(all).zip(read) {
+            assert_eq!((arrival, &*datagram), (read.0, &read.1[..]));
             assert_eq!(arrival.remote, remote);
             assert_eq!(arrival.local, Some([127, 0, 0, number as u8].into()));
             assert_eq!(arrival.ecn, marks[number % 3]);

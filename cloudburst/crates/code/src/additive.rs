@@ -84,11 +84,11 @@ pub(super) fn factor(log: usize, x: u8, distance: u8) -> u8 {
 
 const fn inverse(a: u8) -> u8 {
     // a^254: all elements but zero to the power of 255 are 1.
-    let (mut power, mut product, mut bit) = (a, 1, 1);
+    let (mut power, mut product, mut bit) = (a, 1, 1u8);
     while bit < 8 {
         power = multiply(power, power);
         product = multiply(product, power);
-        bit += 1;
+        bit = bit.wrapping_add(1);
     }
     product
 }

@@ -76,7 +76,7 @@ impl Block {
     /// Whether the symbols held tell all source symbols.
     #[inline]
     pub(super) fn is_complete(&self) -> bool {
-        self.sources.count_ones() as usize + self.aside() == self.symbols()
+        (self.sources.count_ones() as usize).saturating_add(self.aside()) == self.symbols()
     }
 
     /// Takes a symbol if it tells something new, and says where to put it.
@@ -130,7 +130,7 @@ impl Block {
     fn put_aside(&mut self, row: u64) -> Slot {
         let position = self.aside();
         self.aside[position] = row;
-        self.aside_len += 1;
+        self.aside_len = self.aside_len.saturating_add(1);
         Slot::Aside(position)
     }
 
@@ -146,8 +146,8 @@ impl Block {
         let mut rest = all_of(self.symbols()) & !self.sources;
         while rest != 0 {
             lost.symbols[lost.len] = rest.trailing_zeros() as u8;
-            lost.len += 1;
-            rest &= rest - 1;
+            lost.len = lost.len.saturating_add(1);
+            rest &= rest.wrapping_sub(1);
         }
         lost
     }
@@ -165,8 +165,9 @@ impl Block {
             let Some(pivot) = rows[column..lost.len()].iter().position(has_column) else {
                 unreachable!("rows were taken only if independent");
             };
-            rows.swap(column, column + pivot);
-            sums.swap(column, column + pivot);
+            let pivot = column.saturating_add(pivot);
+            rows.swap(column, pivot);
+            sums.swap(column, pivot);
             let (row, sum) = (rows[column], sums[column]);
             for (position, (other, other_sum)) in
                 rows[..lost.len()].iter_mut().zip(&mut *sums).enumerate()

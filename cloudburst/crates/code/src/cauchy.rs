@@ -39,10 +39,10 @@ pub(super) fn weight(repair: u8, source: u8) -> u8 {
     Product::quotient(numerator, 0, x(repair) ^ source)
 }
 
-/// The point of a repair row.
+/// The point of a repair row: 255 less its number.
 #[inline(always)]
 pub(super) const fn x(repair: u8) -> u8 {
-    255 - repair
+    !repair
 }
 
 /// The weights of what the repair rows lack, for each lost source symbol.
@@ -52,7 +52,7 @@ pub(super) const fn x(repair: u8) -> u8 {
 /// row for each lost symbol.
 pub(super) fn invert(lost: &[u8], repairs: &[u8], weights: &mut [u8]) {
     debug_assert_eq!(lost.len(), repairs.len());
-    debug_assert_eq!(weights.len(), lost.len() * lost.len());
+    debug_assert_eq!(weights.len(), lost.len().saturating_mul(lost.len()));
     let mut b = [0; 64];
     for (&repair, b) in repairs.iter().zip(&mut b) {
         *b = of_point(x(repair), lost, repairs).reduced();
@@ -72,7 +72,7 @@ pub(super) fn invert(lost: &[u8], repairs: &[u8], weights: &mut [u8]) {
 /// row of `weights`, which has `n` for each lost symbol.
 pub(super) fn interpolate(n: usize, lost: &[u8], repairs: &[u8], weights: &mut [u8]) {
     debug_assert_eq!(lost.len(), repairs.len());
-    debug_assert_eq!(weights.len(), n * lost.len());
+    debug_assert_eq!(weights.len(), n.saturating_mul(lost.len()));
     // The points at hand, by the place that they take, and B of each.
     let mut points = [0; 64];
     let mut b = [0; 64];

@@ -1,5 +1,13 @@
 //! Computes Cauchy repair symbols, by the transform where that is less work.
 
+#![cfg_attr(
+    not(test),
+    expect(
+        clippy::arithmetic_side_effects,
+        reason = "a block has 1 to 64 symbols and as many repairs, and points are below 256"
+    )
+)]
+
 use core::ops::Range;
 
 use super::{

@@ -37,7 +37,9 @@ impl Memory {
     /// For a message of this shape.
     pub const fn of(shape: &Shape) -> Self {
         Self {
-            bytes: shape.message_bytes() + shape.symbols() * shape.symbol_bytes(),
+            bytes: shape
+                .message_bytes()
+                .saturating_add(shape.symbols().saturating_mul(shape.symbol_bytes())),
             blocks: shape.blocks(),
         }
     }
@@ -241,14 +243,15 @@ impl Progress {
             }
             Slot::Aside(position) => {
                 let start = aside(&shape, index, position);
-                bytes[start..start + payload.len()].copy_from_slice(payload);
+                let end = start.saturating_add(payload.len());
+                bytes[start..end].copy_from_slice(payload);
             }
         }
         if !block.is_complete() {
             return Ok(Received::More);
         }
         recover(self.simd, &shape, message.family, index, block, bytes);
-        message.blocks_left -= 1;
+        message.blocks_left = message.blocks_left.saturating_sub(1);
         Ok(if message.blocks_left == 0 {
             Received::Complete
         } else {
@@ -373,8 +376,13 @@ impl Family {
 pub(super) fn aside(shape: &Shape, block: usize, position: usize) -> usize {
     let (symbols, blocks) = (shape.symbols(), shape.blocks());
     // The first blocks have one symbol more than the others.
-    let before = block * (symbols / blocks) + block.min(symbols % blocks);
-    shape.message_bytes() + (before + position) * shape.symbol_bytes()
+    let each = symbols.checked_div(blocks).unwrap_or(0);
+    let more = symbols.checked_rem(blocks).unwrap_or(0);
+    let before = block.saturating_mul(each).saturating_add(block.min(more));
+    let bytes = before
+        .saturating_add(position)
+        .saturating_mul(shape.symbol_bytes());
+    shape.message_bytes().saturating_add(bytes)
 }
 
 #[cfg(feature = "std")]

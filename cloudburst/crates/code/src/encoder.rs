@@ -123,7 +123,7 @@ impl<'m> Encoder<'m> {
 
     /// Length of each datagram: header and symbol.
     pub const fn datagram_bytes(&self) -> usize {
-        HEADER_BYTES + self.shape.symbol_bytes()
+        HEADER_BYTES.saturating_add(self.shape.symbol_bytes())
     }
 
     /// Writes the datagrams `sequences` one after the other to the beginning of
@@ -162,7 +162,8 @@ impl<'m> Encoder<'m> {
                 let row = self.schedule.row(&self.shape, self.seed, sequence);
                 let header = self.header(row).to_bytes();
                 let sum = Sum::of(row, &self.shape);
-                repairs.write((sequence - sequences.start) as usize, &header, sum);
+                let index = sequence.wrapping_sub(sequences.start);
+                repairs.write(index as usize, &header, sum);
             }
         }
         repairs.compute();
@@ -225,7 +226,7 @@ impl Sum {
                 ..
             } => {
                 let block = usize::from(block);
-                let repair = index as usize - shape.block_symbols(block);
+                let repair = usize::from(index).saturating_sub(shape.block_symbols(block));
                 let weights = Weights::Cauchy {
                     repair: repair as u8,
                 };
@@ -274,16 +275,17 @@ impl<'e, 'm, 'o, const MOST: usize> Repairs<'e, 'm, 'o, MOST> {
     #[inline]
     fn write(&mut self, index: usize, header: &[u8; HEADER_BYTES], sum: Sum) {
         let bytes = self.encoder.datagram_bytes();
+        let start = index.saturating_mul(bytes);
         assert!(
-            (index + 1) * bytes <= self.out_bytes,
+            start.saturating_add(bytes) <= self.out_bytes,
             "the buffer was measured"
         );
         // SAFETY: the datagram lies in the buffer, which is borrowed for as long
         // as this lives; each datagram is written once, so that no other
         // reference to it and no pointer among the outputs is at work.
-        let datagram = unsafe { slice::from_raw_parts_mut(self.out.add(index * bytes), bytes) };
-        let (start, symbol) = datagram.split_at_mut(HEADER_BYTES);
-        start.copy_from_slice(header);
+        let datagram = unsafe { slice::from_raw_parts_mut(self.out.add(start), bytes) };
+        let (head, symbol) = datagram.split_at_mut(HEADER_BYTES);
+        head.copy_from_slice(header);
         match sum {
             Sum::Source(source) => {
                 let place = self.encoder.shape.place(source);
@@ -299,7 +301,7 @@ impl<'e, 'm, 'o, const MOST: usize> Repairs<'e, 'm, 'o, MOST> {
                 }
                 self.outputs[self.count] = symbol.as_mut_ptr();
                 self.weights[self.count] = weights;
-                self.count += 1;
+                self.count = self.count.saturating_add(1);
             }
         }
     }

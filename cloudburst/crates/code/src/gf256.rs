@@ -3,6 +3,14 @@
 //! The kernels need its products in four layouts, two of which no crate has,
 //! so all are computed here, by the compiler.
 
+#![cfg_attr(
+    not(test),
+    expect(
+        clippy::arithmetic_side_effects,
+        reason = "a logarithm is below 255, and a product has fewer than 200 factors: no sum is near 2^32"
+    )
+)]
+
 const POLYNOMIAL: u16 = 0x11d;
 
 /// Powers of x, twice over so that sums of two logarithms need no reduction.

@@ -21,6 +21,9 @@
 //! ```
 
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
+// A decoder's input is what anybody sends: nothing may overflow, whatever it is.
+// A test that does fails, as it should.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![cfg_attr(
     not(any(target_arch = "aarch64", target_arch = "x86_64")),
     allow(

@@ -35,17 +35,17 @@ impl DecoderPool {
     /// Bytes that have to be written before a message of this shape can be decoded.
     pub fn cost(&self, shape: &Shape) -> usize {
         let needed = Memory::of(shape);
-        let blocks = needed.blocks * size_of::<Block>();
+        let blocks = needed.blocks.saturating_mul(size_of::<Block>());
         match self.fitting(&needed) {
             Some(_) => blocks,
-            None => needed.bytes + blocks,
+            None => needed.bytes.saturating_add(blocks),
         }
     }
 
     /// Finds a size of which the memory used last is long enough.
     fn fitting(&self, needed: &Memory) -> Option<usize> {
         let own = class(needed.bytes);
-        (own..CLASSES.min(own + 2)).find(|&class| {
+        (own..CLASSES.min(own.saturating_add(2))).find(|&class| {
             let last = self.free[class].last();
             last.is_some_and(|(bytes, _)| bytes.len() >= needed.bytes)
         })
@@ -57,7 +57,7 @@ impl DecoderPool {
         let class = self.fitting(&needed);
         let pooled = class.and_then(|class| self.free[class].pop());
         if let Some((bytes, _)) = &pooled {
-            self.bytes -= bytes.len();
+            self.bytes = self.bytes.saturating_sub(bytes.len());
         }
         let (bytes, mut blocks) = pooled.unwrap_or_else(|| (vec![0; needed.bytes], Vec::new()));
         if blocks.len() < needed.blocks {
@@ -69,8 +69,9 @@ impl DecoderPool {
     /// Gives back the memory of a decoder that is done.
     pub fn give(&mut self, decoder: Decoder<Vec<u8>, Vec<Block>>) {
         let (bytes, blocks) = decoder.into_memory();
-        if self.bytes + bytes.len() <= MAX_POOLED_BYTES {
-            self.bytes += bytes.len();
+        let kept = self.bytes.saturating_add(bytes.len());
+        if kept <= MAX_POOLED_BYTES {
+            self.bytes = kept;
             self.free[class(bytes.len())].push((bytes, blocks));
         }
     }

@@ -70,7 +70,11 @@ fn recover_up_to<const MOST: usize>(
             symbols: inputs,
         };
         let cost = sources.transform_cost(repairs);
-        if cost.is_some_and(|cost| cost + lost.len() * lost.len() < n * lost.len()) {
+        let (solved, summed) = (
+            lost.len().saturating_mul(lost.len()),
+            n.saturating_mul(lost.len()),
+        );
+        if cost.is_some_and(|cost| cost.saturating_add(solved) < summed) {
             lost.iter()
                 .for_each(|&symbol| inputs[usize::from(symbol)] = core::ptr::null());
             let syndromes = Syndromes {
@@ -97,7 +101,7 @@ fn recover_up_to<const MOST: usize>(
         }
         Family::Cauchy => {
             weights = [[0; MAX_INPUTS]; MOST];
-            let weights = &mut weights.as_flattened_mut()[..n * lost.len()];
+            let weights = &mut weights.as_flattened_mut()[..n.saturating_mul(lost.len())];
             cauchy::interpolate(n, lost, &block.repairs()[..lost.len()], weights);
             Sums::Weights(weights)
         }
@@ -118,7 +122,7 @@ fn recover_up_to<const MOST: usize>(
     unsafe { job.compute(0..short_bytes) };
     if lost.last() == Some(&(short as u8)) {
         // The rest of the short symbol is nobody's.
-        job.outputs = &job.outputs[..lost.len() - 1];
+        job.outputs = &job.outputs[..lost.len().saturating_sub(1)];
     } else {
         job.leave_out(short);
     }
@@ -148,7 +152,7 @@ impl Syndromes<'_> {
         let (short, short_bytes) = short.unwrap_or((0, symbol_bytes));
         let mut weights = [[0; MOST]; MOST];
         let count = self.lost.len();
-        let weights = &mut weights.as_flattened_mut()[..count * count];
+        let weights = &mut weights.as_flattened_mut()[..count.saturating_mul(count)];
         cauchy::invert(self.lost, self.repairs, weights);
         let mut pointers = [core::ptr::null(); MOST];
         for (pointer, stand_in) in pointers.iter_mut().zip(self.stand_ins) {
@@ -157,7 +161,7 @@ impl Syndromes<'_> {
         let task = |outputs| WeightedTask {
             inputs: &pointers[..count],
             outputs,
-            weights: &weights[..count * outputs.len()],
+            weights: &weights[..count.saturating_mul(outputs.len())],
         };
         // SAFETY: the caller vouches for the symbols. Beyond the end of the short one neither it
         // is read nor its place written.
@@ -247,7 +251,7 @@ impl<const MOST: usize> Recovery<'_, MOST> {
                 let task = WeightedTask {
                     inputs: self.inputs,
                     outputs: self.outputs,
-                    weights: &weights[..self.inputs.len() * self.outputs.len()],
+                    weights: &weights[..self.inputs.len().saturating_mul(self.outputs.len())],
                 };
                 // SAFETY: the caller vouches for it.
                 unsafe { kernel::weighted(self.simd, &task, range) };

@@ -78,13 +78,19 @@ fn named(shape: &Shape, code: Code, seed: u16, sequence: u32, rows: u32) -> Row 
 /// of a block it begins again.
 fn position(shape: &Shape, sequence: u32, rows: u32) -> (u8, u16) {
     let (symbols, blocks) = (shape.symbols() as u32, shape.blocks() as u32);
-    if sequence < symbols {
-        return ((sequence % blocks) as u8, (sequence / blocks) as u16);
-    }
-    let repair = sequence - symbols;
-    let block = repair % blocks;
-    let index = shape.block_symbols(block as usize) as u32 + repair / blocks;
-    (block as u8, (index % rows) as u16)
+    // There is at least one block, and at least one row.
+    let dealt = |number: u32| {
+        let block = number.checked_rem(blocks).unwrap_or(0);
+        (block, number.checked_div(blocks).unwrap_or(0))
+    };
+    let Some(repair) = sequence.checked_sub(symbols) else {
+        let (block, index) = dealt(sequence);
+        return (block as u8, index as u16);
+    };
+    let (block, turn) = dealt(repair);
+    let sources = shape.block_symbols(block as usize) as u32;
+    let index = sources.saturating_add(turn).checked_rem(rows);
+    (block as u8, index.unwrap_or(0) as u16)
 }
 
 /// Row `index` of the default schedule for a block of `n` source symbols, as a
@@ -100,11 +106,11 @@ pub fn default_row(n: usize, seed: u16, index: u16) -> u64 {
     if index < n {
         return 1 << index;
     }
-    if index == n {
+    let Some(spread) = index.checked_sub(n).and_then(|it| it.checked_sub(1)) else {
         return all;
-    }
+    };
     // All spread rows of a message go through one permutation.
-    if let Some(bits) = spread::row(n, index - n - 1, || random(seed, n as u32)) {
+    if let Some(bits) = spread::row(n, spread, || random(seed, n as u32)) {
         let bits = bits & all;
         return if bits == 0 { all } else { bits };
     }
@@ -120,16 +126,19 @@ pub fn default_row(n: usize, seed: u16, index: u16) -> u64 {
 /// The lowest `n` bits; `n` is 1 to 64.
 #[inline(always)]
 pub(super) const fn all_of(n: usize) -> u64 {
-    !0 >> (64 - n)
+    !0 >> 64usize.saturating_sub(n)
 }
 
 fn paper_row(n: usize, degree: PaperDegree, seed: u16, sequence: u32) -> u64 {
     let mut random = random(seed, sequence);
-    let mut pick = |among: usize| (random.next_u64() % among as u64) as usize;
+    let mut pick = |among: usize| {
+        let picked = random.next_u64().checked_rem(among as u64);
+        picked.unwrap_or(0) as u32
+    };
     match degree {
         PaperDegree::Fixed => (0..PaperDegree::DEGREE).fold(0, |bits, _| bits | 1 << pick(n)),
         PaperDegree::Uniform => {
-            let degree = 1 + pick(n.min(PaperDegree::DEGREE as usize)) as u32;
+            let degree = pick(n.min(PaperDegree::DEGREE as usize)).saturating_add(1);
             let mut bits = 0u64;
             while bits.count_ones() < degree {
                 bits |= 1 << pick(n);

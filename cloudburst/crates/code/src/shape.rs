@@ -126,18 +126,27 @@ impl Shape {
 
     /// Source symbols of block `block`.
     pub const fn block_symbols(&self, block: usize) -> usize {
-        (self.symbols() + self.blocks() - 1 - block) / self.blocks()
+        // Dealt out in turn: the first ones have what does not come out even.
+        let spare = self.blocks().saturating_sub(1).saturating_sub(block);
+        match self
+            .symbols()
+            .saturating_add(spare)
+            .checked_div(self.blocks())
+        {
+            Some(symbols) => symbols,
+            None => 0,
+        }
     }
 
     /// Which of the message's source symbols is number `index` of `block`.
     pub(super) const fn symbol(&self, block: usize, index: usize) -> usize {
-        block + index * self.blocks()
+        block.saturating_add(index.saturating_mul(self.blocks()))
     }
 
     /// Where in the message a source symbol lies; the last may be short.
     pub(super) const fn place(&self, symbol: usize) -> Range<usize> {
-        let start = symbol * self.symbol_bytes();
-        let end = start + self.symbol_bytes();
+        let start = symbol.saturating_mul(self.symbol_bytes());
+        let end = start.saturating_add(self.symbol_bytes());
         if end < self.message_bytes() {
             start..end
         } else {
@@ -148,10 +157,17 @@ impl Shape {
     /// The number within `block` of the message's last symbol if that is short,
     /// and its length.
     pub(super) const fn short_symbol(&self, block: usize) -> Option<(usize, usize)> {
-        let last = self.symbols() - 1;
-        let len = self.message_bytes() - last * self.symbol_bytes();
-        if len < self.symbol_bytes() && last % self.blocks() == block {
-            Some((last / self.blocks(), len))
+        let last = self.symbols().saturating_sub(1);
+        let before = last.saturating_mul(self.symbol_bytes());
+        let len = self.message_bytes().saturating_sub(before);
+        let (Some(index), Some(of)) = (
+            last.checked_div(self.blocks()),
+            last.checked_rem(self.blocks()),
+        ) else {
+            return None;
+        };
+        if len < self.symbol_bytes() && of == block {
+            Some((index, len))
         } else {
             None
         }

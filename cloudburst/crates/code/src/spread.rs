@@ -13,6 +13,14 @@
 //! is which of the rows are complemented: without that, the symbol that is 0
 //! would be in no row, and unknown for long when the row of all is lost.
 
+#![cfg_attr(
+    not(test),
+    expect(
+        clippy::arithmetic_side_effects,
+        reason = "a block has 1 to 64 symbols, hence 6 stages and 18 rows at most: a row beyond them is not looked up"
+    )
+)]
+
 use rand_core::Rng;
 
 /// Spread row `index`, if there is one for a block of `n` symbols; it may have

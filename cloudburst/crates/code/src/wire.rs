@@ -25,6 +25,7 @@
 pub const HEADER_BYTES: usize = 12;
 
 const SIZE_BITS: u32 = 17;
+const LOW_SIZE: u32 = (1 << SIZE_BITS) - 1;
 
 /// Holds what a header says, once it is known to be well-formed in itself. Whether it
 /// fits its message is for the [`Decoder`](crate::Decoder) to tell.
@@ -112,7 +113,7 @@ impl Header {
                 (row, 1)
             }
         };
-        let low_size = self.message_bytes & ((1 << SIZE_BITS) - 1);
+        let low_size = self.message_bytes & LOW_SIZE;
         let tail = u32::from(self.id) << 24
             | u32::from(self.block_symbols.wrapping_sub(1) & 63) << 18
             | low_size << 1
@@ -134,7 +135,7 @@ impl Header {
         let (tail, symbol) = rest.split_first_chunk().ok_or(truncated)?;
         let row = u64::from_be_bytes(*row);
         let tail = u32::from_be_bytes(*tail);
-        let low_size = (tail >> 1) & ((1 << SIZE_BITS) - 1);
+        let low_size = (tail >> 1) & LOW_SIZE;
         let (row, high_size) = if tail & 1 == 0 {
             (Row::Bits(row), 0)
         } else {
@@ -142,7 +143,7 @@ impl Header {
         };
         let header = Self {
             id: (tail >> 24) as u8,
-            block_symbols: (tail >> 18 & 63) as u8 + 1,
+            block_symbols: ((tail >> 18 & 63) as u8).saturating_add(1),
             message_bytes: high_size << SIZE_BITS | low_size,
             row,
         };

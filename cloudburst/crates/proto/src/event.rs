@@ -14,6 +14,7 @@ pub use self::{
 
 /// Notice of the network about a datagram that it could not deliver (ICMP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum IcmpKind {
     /// Nobody is there: no port, no host or no network.
     Unreachable,
@@ -78,6 +79,7 @@ impl SendId {
 
 /// Explicit congestion notification (ECN, RFC 3168 §5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ecn {
     /// Takes no part in it, or nothing is known.
     #[default]

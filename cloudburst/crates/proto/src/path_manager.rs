@@ -346,10 +346,12 @@ impl PathManager {
     ) -> Option<(Stamp, Time)> {
         let link = self.link_bytes_per_s;
         let peer = self.peers.get_mut(id)?;
+        peer.flies(now, path.index, bytes);
         Some(peer.stamp(now, path.index, bytes, link))
     }
 
-    /// As [`Self::stamp`], for a datagram by a path that may be gone.
+    /// As [`Self::stamp`], for a question, by a path that may be gone. One by a dead path is not in flight: as long
+    /// as that is dead, nothing would ever take it out.
     pub(super) fn stamp_by(
         &mut self,
         now: Time,
@@ -360,6 +362,9 @@ impl PathManager {
         let link = self.link_bytes_per_s;
         let peer = self.peers.get_mut(id)?;
         let index = peer.paths.position(four_tuple)?;
+        if !peer.paths.get(index).is_dead() {
+            peer.flies(now, index, bytes);
+        }
         let (stamp, _) = peer.stamp(now, index, bytes, link);
         Some(stamp)
     }
@@ -451,12 +456,16 @@ impl PeerPaths {
         }
     }
 
+    /// The next datagram by a path is in flight from now on.
+    fn flies(&mut self, now: Time, index: usize, bytes: usize) {
+        let delivered = self.delivered;
+        self.paths.get_mut(index).flies(now, bytes, delivered);
+    }
+
     fn stamp(&mut self, now: Time, index: usize, bytes: usize, link: f64) -> (Stamp, Time) {
         let ns_per_byte = self.default_ns_per_byte(link);
         let expected = self.paths.sending(now, index, bytes, ns_per_byte);
-        let delivered = self.delivered;
         let path = self.paths.get_mut(index);
-        path.flies(now, bytes, delivered);
         let stamp = Stamp {
             path: path.id,
             sent_us: now.as_wire_micros(),

@@ -202,9 +202,9 @@ impl Paths {
         Some(report)
     }
 
-    /// Bytes by all paths that nothing was heard of yet.
+    /// Bytes by paths that are not dead, or by all if all are, that nothing was heard of yet.
     pub(super) fn in_flight(&self) -> u64 {
-        self.list.iter().map(Path::in_flight).sum()
+        self.live().map(Path::in_flight).sum()
     }
 
     /// Whether every path is dead.

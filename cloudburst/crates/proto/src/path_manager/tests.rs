@@ -21,6 +21,34 @@ fn manager(sockets: u16, is_ours: bool) -> PathManager {
     manager
 }
 
+/// Nobody tells of it as long as the path is dead: it would fill the window.
+#[test]
+fn nothing_that_went_by_a_dead_path_is_in_flight_while_another_delivers() {
+    let mut manager = manager(2, true);
+    let [dead, good] = [four_tuple(0, 1), four_tuple(1, 1)];
+    for index in 0..2 {
+        let paths = &mut manager.peers.get_mut(PEER).unwrap().paths;
+        paths.get_mut(index).die();
+    }
+    // Each path is tried with a symbol, and one is back.
+    let mut now = Time::ZERO;
+    for _ in 0..2 {
+        let path = manager.choose(now, PEER, 1_000, 1, None).unwrap();
+        manager.stamp(now, PEER, &path, 1_000).unwrap();
+    }
+    assert_eq!(manager.in_flight(PEER), (2_000, true));
+    deliver(&mut manager, now, good);
+    assert_eq!(manager.in_flight(PEER), (0, false));
+    for _ in 0..1_000 {
+        now = now + Duration::from_secs(1);
+        manager.stamp_by(now, PEER, dead, 100).unwrap();
+        deliver(&mut manager, now, good);
+    }
+    assert_eq!(manager.in_flight(PEER), (0, false));
+    let paths = &manager.peers.get(PEER).unwrap().paths;
+    assert_eq!(paths.get(0).in_flight(), 1_000, "probes are not kept");
+}
+
 #[test]
 fn an_answer_leaves_a_path_that_is_dead_for_what_we_send() {
     let mut manager = manager(2, true);

@@ -1,5 +1,5 @@
 //! A world in which somebody on the way does what is worst, at random, and has no key; in half of them
-//! somebody else has one, and lies.
+//! somebody else has one, and lies, or keeps count.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 
 use cloudburst_proto::{MessageKind, Reason};
 
-use super::key_holder::KeyHolder;
+use super::{counting::Counting, key_holder::KeyHolder};
 use crate::simulation::{
     messages::Fate,
     network::Parcel,
@@ -128,13 +128,15 @@ fn is_host(ip: IpAddr) -> bool {
 fn run(seed: u64) {
     let random = &mut Random::of(seed, 99);
     let mut scenario = scenario(seed, random);
-    let has_liar = seed % 2 == 1;
-    let mut liar = has_liar.then(|| KeyHolder::join(&mut scenario));
+    let (has_key, counts) = (seed % 2 == 1, seed % 8 == 3);
+    let mut liar = (has_key && !counts).then(|| KeyHolder::join(&mut scenario));
+    let mut counting = counts.then(|| Counting::join(&mut scenario));
     let last = scenario.sends.iter().map(|send| send.at).max().unwrap_or(0);
     let busy: Vec<u64> = scenario.sends.iter().map(|send| send.at).collect();
     let share = random.pick(&[0.05, 0.3, 1.0]);
     let mut world = World::new(scenario);
     world.captured = Some(Vec::new());
+    world.of_others = counting.is_some().then(Vec::new);
     let mut spent = Spent::default();
     let mut latest = 0;
     let mut victims: BTreeMap<IpAddr, u64> = BTreeMap::new();
@@ -146,10 +148,12 @@ fn run(seed: u64) {
         let step = if is_busy { STEP_NS } else { SECOND / 5 };
         world.run_until(world.now + step);
         let captured = world.captured.replace(Vec::new()).unwrap_or_default();
-        if let Some(liar) = &mut liar
-            && (is_busy || random.chance(0.1))
-        {
-            liar.act(&mut world, &captured);
+        let is_its_turn = has_key && (is_busy || random.chance(0.1));
+        match (&mut liar, &mut counting) {
+            (Some(liar), _) if is_its_turn => liar.act(&mut world, &captured),
+            (_, Some(counting)) if is_its_turn => counting.act(&mut world, &captured),
+            (_, Some(counting)) => counting.check(&mut world, &captured),
+            _ => {}
         }
         for parcel in &captured {
             if !is_host(parcel.to.ip()) {
@@ -161,8 +165,13 @@ fn run(seed: u64) {
         }
     }
     world.run_until(latest.max(world.now) + SECOND);
-    let lies = liar.map_or(0, |liar| liar.datagrams);
-    assert!(!has_liar || lies > 20, "{lies} lies");
+    if let Some(counting) = &mut counting {
+        let captured = world.captured.take().unwrap_or_default();
+        counting.check(&mut world, &captured);
+    }
+    let said = liar.map(|liar| liar.datagrams);
+    let said = said.or_else(|| counting.map(|counting| counting.datagrams()));
+    assert!(said.is_none_or(|said| said > 20), "{said:?} datagrams");
     let outcome = world.finish();
     // That each message was handed over once, to whom it was sent, is checked where it arrives.
     // A reply goes to an address that may not be validated yet, and who drops much of all and

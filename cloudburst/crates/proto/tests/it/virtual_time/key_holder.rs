@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// No host's; they have the ports from 4,000 on.
-const ADDRESS: SocketAddr =
+pub(super) const ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 99)), 4_000);
 /// Length of an input that one lie is made of: any frame takes less.
 const INPUT_BYTES: usize = 64;
@@ -38,24 +38,7 @@ pub(super) struct KeyHolder {
 impl KeyHolder {
     /// Joins those who have keys: with a pair that is on the lists, or with the secret of all.
     pub(super) fn join(scenario: &mut Scenario) -> Self {
-        let (number, first) = (scenario.hosts.len(), &scenario.hosts[0]);
-        let (key, config) = (first.key, first.config.clone());
-        let holding = match key {
-            Some(id) if !scenario.has_key_pairs => Holding::Secret {
-                id,
-                secret: [id; 32],
-            },
-            _ => Holding::KeyPair {
-                own: keys::pair(number),
-                holders: [0, 1].map(|host| keys::pair(host).public()),
-            },
-        };
-        // It has a place on the lists; what speaks in its name is this.
-        scenario.hosts.push(HostPlan {
-            key,
-            config,
-            ..HostPlan::new()
-        });
+        let holding = holding(scenario);
         Self {
             liar: Liar::new(holding),
             random: Random::of(scenario.seed, 98),
@@ -95,4 +78,27 @@ impl KeyHolder {
         let to = world.address(end, self.random.below(4) as u16);
         world.inject(at, ADDRESS, to, datagram);
     }
+}
+
+/// The keys of somebody who joins those who have some. It has a place on the lists; what speaks in its name
+/// is no host.
+pub(super) fn holding(scenario: &mut Scenario) -> Holding {
+    let (number, first) = (scenario.hosts.len(), &scenario.hosts[0]);
+    let (key, config) = (first.key, first.config.clone());
+    let holding = match key {
+        Some(id) if !scenario.has_key_pairs => Holding::Secret {
+            id,
+            secret: [id; 32],
+        },
+        _ => Holding::KeyPair {
+            own: keys::pair(number),
+            holders: [0, 1].map(|host| keys::pair(host).public()),
+        },
+    };
+    scenario.hosts.push(HostPlan {
+        key,
+        config,
+        ..HostPlan::new()
+    });
+    holding
 }

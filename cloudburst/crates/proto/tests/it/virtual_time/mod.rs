@@ -1,6 +1,7 @@
 //! Endpoints in a network that is made up, in a time that is made up.
 
 mod adversary;
+mod counting;
 mod faults;
 mod goodbyes;
 mod hostile;

@@ -3,8 +3,8 @@
 use cloudburst_proto::{PublicKey, SecretKey, Time};
 use cloudburst_wire::{
     self as wire, ACCEPTANCE_BYTES, Body, BufferTooShort, Challenge, Clear, Credentials, Form,
-    Gate, HEADER_BYTES, Header, Initiator, Offer, Opener, Pattern, SECRET_BYTES, Sealer, Stamp,
-    Symbol, TOKEN_BYTES,
+    Gate, HEADER_BYTES, Header, Initiator, Offer, Opener, Outcome, Pattern, SECRET_BYTES, Sealer,
+    Stamp, Stop, Symbol, TOKEN_BYTES, TokenBody, Written,
 };
 
 use super::{
@@ -41,7 +41,12 @@ struct Conversation {
     initiator: Option<Initiator>,
     early: Option<Sealer>,
     data: Option<(Sealer, Opener)>,
-    token: Option<[u8; TOKEN_BYTES]>,
+    /// For an offer of this index.
+    token: Option<(u64, [u8; TOKEN_BYTES])>,
+    /// It is to show that it receives where it sends from.
+    challenge: Option<[u8; TOKEN_BYTES]>,
+    /// What has become of messages of its own, as the end says.
+    stops: Vec<(u64, Outcome)>,
     /// The end's number of the conversation, which its answers have to name.
     theirs: u64,
     /// Numbers of messages that the end has sent.
@@ -57,23 +62,53 @@ pub(crate) struct Liar {
     pub(crate) datagrams: u64,
 }
 
-impl Liar {
-    pub(crate) fn new(holding: Holding) -> Self {
-        let conversation = |number| Conversation {
+impl Conversation {
+    fn new(number: u64) -> Self {
+        Self {
             number,
             index: 0,
             initiator: None,
             early: None,
             data: None,
             token: None,
+            challenge: None,
+            stops: Vec::new(),
             theirs: 0,
             messages: Vec::new(),
             sequence: 0,
+        }
+    }
+
+    /// Takes what an end says under their keys.
+    fn hear(&mut self, header: &Header, prefix_bytes: usize, datagram: &mut [u8]) {
+        let Some((_, opener)) = &self.data else {
+            return;
         };
+        let Ok(body) = opener.open_behind(prefix_bytes, header, datagram) else {
+            return;
+        };
+        match Body::parse(header.kind, body, self.number) {
+            Ok(Body::Symbol(Symbol { message, .. })) if self.messages.len() < 16 => {
+                self.messages.push(message);
+            }
+            Ok(Body::Stop(
+                Stop {
+                    message, outcome, ..
+                },
+                _,
+            )) => self.stops.push((message, outcome)),
+            Ok(Body::Challenge(Challenge { token })) => self.challenge = Some(token),
+            _ => {}
+        }
+    }
+}
+
+impl Liar {
+    pub(crate) fn new(holding: Holding) -> Self {
         Self {
             holding,
             offers: 0,
-            conversations: [conversation(1_001), conversation(1_002)],
+            conversations: [1_001, 1_002].map(Conversation::new),
             drawn: 0,
             datagrams: 0,
         }
@@ -94,7 +129,11 @@ impl Liar {
         self.offers += 1;
         let (choice, ephemeral, early_secret) = (input.byte()?, self.draw(), self.draw());
         let conversation = &mut self.conversations[end];
-        conversation.index = u64::from_be_bytes(*early_secret.first_chunk()?);
+        let token = conversation.token.take();
+        conversation.index = match token {
+            Some((index, _)) => index,
+            None => u64::from_be_bytes(*early_secret.first_chunk()?),
+        };
         if choice & 1 != 0 {
             conversation.number = input.number()?;
         }
@@ -103,7 +142,7 @@ impl Liar {
             pattern,
             key_id,
             index: conversation.index,
-            token: conversation.token.take().unwrap_or([0; TOKEN_BYTES]),
+            token: token.map_or([0; TOKEN_BYTES], |(_, token)| token),
         };
         let calendar = CALENDAR + now.since(Time::ZERO);
         let offer = Offer {
@@ -132,6 +171,47 @@ impl Liar {
         let sealer = Sealer::sealed(conversation.index, &offer.early_key());
         conversation.early = Some(sealer.with_prefix(Form::Offer, hello));
         Some(())
+    }
+
+    /// Begins another conversation with an end, which has forgotten the one before.
+    pub(crate) fn begin_again(&mut self, end: usize) {
+        let conversation = &mut self.conversations[end];
+        let number = conversation.number + 1_000;
+        *conversation = Conversation::new(number);
+    }
+
+    /// A datagram as it has to be, by any path, sealed with the newest keys that there are.
+    pub(crate) fn say(
+        &mut self,
+        end: usize,
+        path: u16,
+        write: impl FnOnce(&mut [u8]) -> Result<Written, BufferTooShort>,
+    ) -> Option<Vec<u8>> {
+        let conversation = &mut self.conversations[end];
+        let data = conversation.data.as_ref().map(|(sealer, _)| sealer);
+        let sealer = data.or(conversation.early.as_ref())?;
+        conversation.sequence += 1;
+        let stamp = Stamp {
+            path,
+            sent_us: 0,
+            sequence: conversation.sequence,
+        };
+        let mut out = vec![0; 1_452];
+        let bytes = sealer.write(stamp, &mut out, write).ok()?;
+        out.truncate(bytes);
+        self.datagrams += 1;
+        Some(out)
+    }
+
+    /// Shows that it receives where it sends from, if it was asked to.
+    pub(crate) fn show(&mut self, end: usize) -> Option<Vec<u8>> {
+        let token = self.conversations[end].challenge.take()?;
+        self.say(end, 1, |body| TokenBody { token, oldest: 0 }.write(body))
+    }
+
+    /// What has become of messages of its own since this was asked last.
+    pub(crate) fn stops(&mut self, end: usize) -> Vec<(u64, Outcome)> {
+        core::mem::take(&mut self.conversations[end].stops)
     }
 
     /// A datagram of any kind, with fields as they have to be or not, sealed.
@@ -184,7 +264,7 @@ impl Liar {
                     .ok()
                     .map(|body| Body::parse(header.kind, body, header.session));
                 if let Some(Ok(Body::Challenge(Challenge { token }))) = body {
-                    conversation.token = Some(token);
+                    conversation.token = Some((header.session, token));
                 }
             }
             Form::Acceptance => {
@@ -204,19 +284,9 @@ impl Liar {
                     let sealer = Sealer::sealed(acceptance.index, &keys.to_responder);
                     conversation.data = Some((sealer, Opener::sealed(&keys.to_initiator)));
                 }
+                conversation.hear(&header, ACCEPTANCE_BYTES, datagram);
             }
-            Form::Data => {
-                let Some((_, opener)) = &conversation.data else {
-                    return;
-                };
-                if let Ok(body) = opener.open(&header, datagram)
-                    && let Ok(Body::Symbol(Symbol { message, .. })) =
-                        Body::parse(header.kind, body, 0)
-                    && conversation.messages.len() < 16
-                {
-                    conversation.messages.push(message);
-                }
-            }
+            Form::Data => conversation.hear(&header, 0, datagram),
             _ => {}
         }
     }

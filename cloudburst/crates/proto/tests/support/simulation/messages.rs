@@ -180,6 +180,16 @@ impl MessageRecords {
         Some(index)
     }
 
+    /// Messages to a host that it may have a part of, and the bytes in them.
+    pub(crate) fn on_the_way(&self, to: usize, incarnation: u32) -> (usize, usize) {
+        let there = Some(incarnation);
+        let all = self.messages.iter();
+        let all = all.filter(|message| message.to == to && message.handed_to != there);
+        all.fold((0, 0), |(count, bytes), message| {
+            (count + 1, bytes + message.bytes)
+        })
+    }
+
     pub(crate) fn find(&self, from: usize, incarnation: u32, id: u64) -> usize {
         let index = self.sent.get(&(from, incarnation, id));
         *index.unwrap_or_else(|| panic!("host {from} never sent {id}, and says what became of it"))

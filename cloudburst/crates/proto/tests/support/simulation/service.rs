@@ -21,6 +21,8 @@ const SLACK_NS: u64 = 400 * MILLI;
 /// A host is taken for one that has just been started for so long: as long as its answers may take.
 const YOUNG_NS: u64 = 15_000 * MILLI;
 const UNREACHABLE_NS: u64 = 300 * MICRO;
+/// The upper half of the first byte of what somebody sends who is no host: that of a host's is its number.
+pub(crate) const NO_HOST: u8 = 15;
 
 impl World {
     /// Says whether anything was done.
@@ -248,6 +250,12 @@ impl World {
             format_args!("host {number} takes {kind:?} {id}, {} bytes", message.len()),
         );
         let incarnation = host.incarnation;
+        if let Some(of_others) = &mut self.of_others
+            && message.first().is_some_and(|first| first >> 4 == NO_HOST)
+        {
+            of_others.push((number, id, message.to_vec()));
+            return;
+        }
         let records = &mut self.records;
         let Some(index) = records.hand_over(self.now, number, incarnation, id, kind, message)
         else {

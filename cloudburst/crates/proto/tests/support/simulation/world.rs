@@ -26,6 +26,8 @@ pub(crate) struct World {
     pub(crate) log: Log,
     /// All that was ever put on the way, if somebody asked for it.
     pub(crate) captured: Option<Vec<Parcel>>,
+    /// What was handed over of somebody who is no host, if there is somebody: to whom, as which message.
+    pub(crate) of_others: Option<Vec<(usize, u64, Vec<u8>)>>,
     pub(super) queue: Queue<Happening>,
     pub(super) random: Random,
     pub(super) buffer: Vec<u8>,
@@ -81,6 +83,7 @@ impl World {
             records: MessageRecords::new(&scenario),
             log: Log::new(),
             captured: None,
+            of_others: None,
             queue,
             random: Random::of(scenario.seed, 3),
             buffer: vec![0; 65_535],
