@@ -5,11 +5,10 @@ use criterion::measurement::WallTime;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::FlowEvent;
 
-use super::case::{Case, FEWEST_RUNS, Pace};
+use super::case::{Case, FEWEST_RUNS, Pace, RUNS_OF_A_TICK};
 use super::support::packet::Packet;
 use super::{
-    SHORT_RUNS, TABLE_SIZE, YARDSTICK, full_segment, full_segment_v6, loaded, loaded_with_room,
-    shares,
+    TABLE_SIZE, YARDSTICK, full_segment, full_segment_v6, loaded, loaded_with_room, shares,
 };
 
 /// Half a megabyte, of which most second-level caches hold all.
@@ -83,10 +82,10 @@ pub(super) fn new_flows(names: [&'static str; 2], frame: &[u8], table_size: u32)
     let [ours, peer] = names;
     // Until the table is full and each new flow takes another's place.
     let runs_before = 4 * table_size;
-    // As many as find slots whose flows are over: with more, those of the same time evict each other,
-    // which is a flood, and passes the table by.
+    // As many as find slots whose flows are over: with more, those of the same time evict each other (of IPv6 a line
+    // has one slot), which is a flood, and passes the table by.
     let pace = Pace {
-        runs: (table_size / 4).min(SHORT_RUNS),
+        runs: (table_size / 16).min(RUNS_OF_A_TICK),
         step_ns: 250_000_000,
         fewest: FEWEST_RUNS,
     };
