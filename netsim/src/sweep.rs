@@ -191,6 +191,18 @@ fn run_or_read(
     if let Some(known) = known {
         return Ok((known, true));
     }
+    // Neither rows of another run may come to lie beside its manifest, nor a manifest beside half of its rows.
+    for left in [path.to_owned()]
+        .into_iter()
+        .chain(ROWS.map(|it| rows_path(path, it)))
+    {
+        match fs::remove_file(&left) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(writing(&left)(error));
+            }
+            _ => {}
+        }
+    }
     let outcome = run(experiment);
     if keeps_rows {
         // Before the manifest, which says that the run is there.

@@ -156,7 +156,13 @@ pub(super) fn check_list(
     index: usize,
     traffic: &Traffic,
 ) -> Result<u64, Problem> {
-    let Traffic::List { file, priority, .. } = traffic else {
+    let Traffic::List {
+        file,
+        priority,
+        from_us,
+        ..
+    } = traffic
+    else {
         return Ok(0);
     };
     let problem = |problem: String| Problem {
@@ -183,6 +189,17 @@ pub(super) fn check_list(
             )));
         }
         largest = largest.max(flow.bytes);
+    }
+    let last_us = experiment.lists[&index]
+        .flows
+        .iter()
+        .map(|it| it.start_ns)
+        .max();
+    let last_us = last_us.unwrap_or(0) as f64 / 1e3;
+    if last_us < *from_us {
+        return Err(problem(format!(
+            "no flow begins at from_us = {from_us} or later; the last one begins at {last_us} us"
+        )));
     }
     Ok(largest)
 }

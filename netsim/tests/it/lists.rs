@@ -87,6 +87,11 @@ fn what_is_wrong_with_a_list_is_named() {
             "a message starts at",
         ),
         (
+            "format = 'csv', from_us = 3",
+            "from,to,bytes,start_ns\n0,1,2,2000\n1,0,2,500\n",
+            "no flow begins at from_us = 3 or later; the last one begins at 2 us",
+        ),
+        (
             "format = 'csv', from_us = -1",
             "from,to,bytes,start_ns\n0,1,2,0\n",
             "traffic[0].from_us = -1",

@@ -158,6 +158,37 @@ fn rows_are_kept_where_they_are_asked_for_and_merged() {
     );
 }
 
+/// Whoever asks for them later would take them for those of the run whose manifest lies there.
+#[test]
+fn rows_of_another_run_do_not_stay_beside_a_manifest() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().to_string_lossy();
+    let sweep = |messages: &str, more: &[&str]| {
+        let one = [
+            "sweep",
+            "tr-large",
+            "--schemes",
+            "ecmp",
+            "--loads",
+            "0.3",
+            "--seeds",
+            "1",
+        ];
+        let of = ["--messages", messages, "--out", &out];
+        done(&[&one[..], &of[..], more].concat())
+    };
+    let rows = || {
+        let path = directory.path().join("runs/ecmp-load0.3-seed1.flows.csv");
+        fs::read_to_string(path).map(|it| it.lines().count()).ok()
+    };
+    sweep("30", &["--rows"]);
+    assert_eq!(rows(), Some(31));
+    sweep("20", &[]);
+    assert_eq!(rows(), None);
+    sweep("20", &["--rows"]);
+    assert_eq!(rows(), Some(21));
+}
+
 /// Two of ten thousand tasks at the same time, in one directory and without a lock.
 #[test]
 fn ten_thousand_cells_are_submitted_as_many_tasks() {

@@ -61,6 +61,12 @@ pub enum CollectiveError {
         most = Collective::MAX_CHUNKS
     )]
     TooMany(u64),
+    /// More transfers of an all-to-all are under way at once than can be kept in memory.
+    #[error(
+        "{0} transfers at once over all ranks are more than {most}; have each rank send to fewer at once",
+        most = Collective::MAX_BEGUN
+    )]
+    TooManyAtOnce(u64),
 }
 
 /// The state of one collective operation, which may be begun again when it is complete.
@@ -78,6 +84,7 @@ pub struct Collective {
 
 impl Collective {
     const MAX_CHUNKS: u64 = 10_000_000;
+    const MAX_BEGUN: u64 = 10_000_000;
 
     /// Checks an operation, which is not begun yet.
     ///
@@ -110,8 +117,14 @@ impl Collective {
         if bytes < u64::from(parts) {
             return Err(CollectiveError::Bytes { bytes, parts });
         }
-        if operation == Operation::AllToAll && at_once == 0 {
-            return Err(CollectiveError::AtOnce);
+        if operation == Operation::AllToAll {
+            if at_once == 0 {
+                return Err(CollectiveError::AtOnce);
+            }
+            let begun = u64::from(ranks) * u64::from(at_once.min(ranks - 1));
+            if begun > Self::MAX_BEGUN {
+                return Err(CollectiveError::TooManyAtOnce(begun));
+            }
         }
         Ok(Self {
             operation,
@@ -368,5 +381,10 @@ mod tests {
             ..settings
         };
         assert!(error(TreeAllReduce, many).contains("more than 10000000"));
+        let all_at_once = CollectiveSettings {
+            at_once: 65_535,
+            ..many
+        };
+        assert!(error(AllToAll, all_at_once).contains("4294770690 transfers at once"));
     }
 }
