@@ -62,8 +62,8 @@ const RATES: [Rate; 3] = [
             step_ns: TICK_NS,
             fewest: FEWEST_RUNS,
         },
-        // Short, so that flows of IPv6, of which a line has one slot, seldom find one that is live.
-        idle_timeout_ns: 20_000_000,
+        // Short, so that first packets of IPv6, of which a line has one slot, seldom find one that is live.
+        idle_timeout_ns: 5_000_000,
     },
 ];
 
