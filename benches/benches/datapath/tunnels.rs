@@ -1,4 +1,4 @@
-//! What it costs that each packet chooses among the tunnels of a site, beside the same program without
+//! Rows of packets that choose among the tunnels of a site, beside the same program without
 //! that.
 
 use aya::Pod;

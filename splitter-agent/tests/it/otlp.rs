@@ -48,7 +48,7 @@ fn metrics_spans_and_events_reach_a_collector() {
     });
 }
 
-/// The same with OpenTelemetry's own collector, which decodes what comes.
+/// Exports to OpenTelemetry's own collector, which decodes what comes.
 #[cfg(feature = "otlp")]
 #[test]
 fn opentelemetrys_collector_understands_metrics_spans_and_events() {

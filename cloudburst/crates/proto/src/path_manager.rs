@@ -350,7 +350,7 @@ impl PathManager {
         Some(peer.stamp(now, path.index, bytes, link))
     }
 
-    /// As [`Self::stamp`], for a question, by a path that may be gone. One by a dead path is not in flight: as long
+    /// Stamps a question that is sent by a path which may be gone. One by a dead path is not in flight: as long
     /// as that is dead, nothing would ever take it out.
     pub(super) fn stamp_by(
         &mut self,

@@ -73,7 +73,7 @@ impl Listening {
         Self::start_with(arguments, &[])
     }
 
-    /// The same with variables of the environment.
+    /// Starts a command with variables of the environment, and waits until it listens.
     fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut child = Command::new(BINARY)
             .args(arguments)
@@ -141,7 +141,7 @@ impl Listening {
         self.get_as(path, "*/*")
     }
 
-    /// What it answers to those who take this type of content.
+    /// Returns the answer to those who take this type of content.
     fn get_as(&self, path: &str, accept: &str) -> String {
         let mut stream = TcpStream::connect(self.metrics.expect("it serves metrics")).unwrap();
         let head = format!(

@@ -49,7 +49,7 @@ fn metrics_and_events_reach_a_collector_until_the_end() {
     collector.wait_for("/v1/logs", &["ending", "Ctrl-C"], WITHIN);
 }
 
-/// The same with OpenTelemetry's own collector, which decodes what comes.
+/// Exports to OpenTelemetry's own collector, which decodes what comes.
 #[cfg(all(feature = "otlp", target_os = "linux"))]
 #[test]
 fn opentelemetrys_collector_understands_metrics_with_exemplars_and_events() {

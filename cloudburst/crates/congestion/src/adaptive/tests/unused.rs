@@ -1,4 +1,4 @@
-//! What losses leave of windows that are not used.
+//! Losses of windows that are not used, and how these are found again.
 
 use super::*;
 

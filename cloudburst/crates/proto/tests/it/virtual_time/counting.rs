@@ -44,7 +44,7 @@ pub(super) struct Counting {
     ends: [End; 2],
 }
 
-/// What it has said to a host since that was started.
+/// Reports of a key holder to a host since that was started.
 #[derive(Default)]
 struct End {
     incarnation: u32,
@@ -57,7 +57,7 @@ struct Sent {
     content: Vec<u8>,
     shape: Shape,
     coded: Vec<u8>,
-    /// What has become of it, as the host says.
+    /// The fate of the message, as the host tells it.
     outcome: Option<Outcome>,
     is_handed_over: bool,
     is_given_up: bool,
