@@ -44,6 +44,15 @@ impl Tally {
         }
     }
 
+    /// A check that is not a test, failed for a reason of one or more lines.
+    pub(super) fn failure_for(name: &str, reason: &str) -> Self {
+        let lines = reason.lines().take(LAST_LINES).map(str::to_owned).collect();
+        Self {
+            last_words: BTreeMap::from([(name.to_owned(), lines)]),
+            ..Self::failure(name)
+        }
+    }
+
     /// A check that is not a test, skipped.
     pub(super) fn skip(name: &str, reason: &str) -> Self {
         Self {

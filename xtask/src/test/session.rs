@@ -20,8 +20,9 @@ impl Session {
         eprintln!("\n== {}", step.title);
         let started = Instant::now();
         let tally = (step.check)().unwrap_or_else(|error| {
-            eprintln!("error: {error:#}");
-            Tally::failure(&step.title)
+            let reason = format!("{error:#}");
+            eprintln!("error: {reason}");
+            Tally::failure_for(&step.title, &reason)
         });
         let took = started.elapsed();
         let outcome = if tally.failed() > 0 { "FAILED" } else { "ok" };
@@ -91,4 +92,25 @@ impl Session {
 
 fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Tier, *};
+
+    #[test]
+    fn summary_keeps_why_a_step_failed() {
+        let mut session = Session::default();
+        session.run(Step {
+            id: "objects",
+            tier: Tier::Default,
+            title: "objects are fresh".to_owned(),
+            check: Box::new(|| anyhow::bail!("two sections differ:\n  one.o: .text")),
+        });
+        assert_eq!(session.total.failures, ["objects are fresh"]);
+        assert_eq!(
+            session.total.last_words["objects are fresh"],
+            ["two sections differ:", "  one.o: .text"]
+        );
+    }
 }
