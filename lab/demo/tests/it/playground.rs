@@ -5,6 +5,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU16, Ordering},
     time::Duration,
 };
 
@@ -22,10 +23,18 @@ fn splitter() -> &'static str {
     program.to_string_lossy().into_owned().leak()
 }
 
-/// Ports that are free now.
+/// Ports that are free, and that nobody here is given: neither the other test of this program nor a
+/// connection, whose own port is above them.
 fn ports() -> [u16; 3] {
-    let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|it| it.local_addr().unwrap().port())
+    static NEXT: AtomicU16 = AtomicU16::new(20_000);
+    [(); 3].map(|()| {
+        loop {
+            let port = NEXT.fetch_add(1, Ordering::Relaxed);
+            if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+                return port;
+            }
+        }
+    })
 }
 
 struct Playground {
