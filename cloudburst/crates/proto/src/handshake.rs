@@ -25,7 +25,7 @@ use foldhash::fast::FixedState;
 use rand_core::Rng;
 
 pub(super) use self::{
-    initiator::Restarted,
+    initiator::{Restarted, Retried},
     responder::{Candidate, Judged},
     sealed::OpenedSealed,
 };

@@ -7,7 +7,7 @@ use cloudburst_security::KeyMismatch;
 use super::{
     control::SourceDatagram,
     event::{Ecn, Event, FourTuple, PeerId},
-    handshake::{Candidate, Handshake, Judged, OpenedSealed, Restarted},
+    handshake::{Candidate, Handshake, Judged, OpenedSealed, Restarted, Retried},
     outbound::Outbound,
     packet::{Body, Form, Header, PacketKind},
     path_manager::PathManager,
@@ -35,7 +35,7 @@ pub(super) enum Arrival<'d> {
     /// An offer that has to be made again, with a token; or what goes by keys that nobody has here.
     NeedsToken(SourceDatagram),
     /// A peer of ours wants its offer again, with a token: it has been made.
-    Retried(PeerId),
+    Retried(Retried),
 }
 
 /// The parts of the machine that have to do with a datagram that comes in.
@@ -108,14 +108,11 @@ impl Intake<'_> {
             Form::Retry => {
                 let refused = &mut self.statistics.refused;
                 let from = (&header, four_tuple.remote);
-                let peer = self.handshake.retried(
-                    self.now,
-                    from,
-                    datagram,
-                    &self.outbound.sender,
-                    refused,
-                )?;
-                Some(Arrival::Retried(peer))
+                let sender = &self.outbound.sender;
+                let retried = self
+                    .handshake
+                    .retried(self.now, from, datagram, sender, refused)?;
+                Some(Arrival::Retried(retried))
             }
         }
     }
@@ -175,13 +172,18 @@ impl Intake<'_> {
     }
 
     fn restarted(&mut self, peer: PeerId, restarted: Restarted) {
+        let has_discarded = restarted.was_known && restarted.has_discarded;
         if restarted.was_known {
-            self.paths.restarted(peer);
+            self.paths.restarted(peer, has_discarded);
             self.receiver.restarted(peer, self.statistics);
         }
         let sender = &mut self.outbound.sender;
         let unknown = sender.restarted(peer, restarted.started, self.statistics);
         self.events.extend(unknown);
+        if has_discarded {
+            self.outbound
+                .discarded(self.now, peer, self.paths, self.timers);
+        }
     }
 
     fn offer<'d>(

@@ -207,30 +207,52 @@ impl Outbound {
         taken
     }
 
-    /// A peer has asked for a token, and perhaps discarded what was sent, which is sent again. Returns how
-    /// long an answer takes.
+    /// A peer has asked for a token, and perhaps discarded what was sent, which is sent again.
     pub(super) fn challenged(
         &mut self,
         now: Time,
         (peer, was_discarded): (PeerId, bool),
         paths: &PathManager,
         timers: &mut Timers<TimerKey>,
-    ) -> Duration {
+    ) {
+        if was_discarded {
+            self.count_in_flight(now, peer, paths);
+            self.scheduler.discount_losses(now, peer);
+        }
+        if was_discarded || !self.sender.has_taken_any(peer) {
+            self.repeat(now, peer, paths, timers, Sender::repeat);
+        }
+    }
+
+    /// A peer was restarted, and has nothing of what was sent and not given up: all of it is sent again.
+    pub(super) fn discarded(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        paths: &PathManager,
+        timers: &mut Timers<TimerKey>,
+    ) {
+        self.count_in_flight(now, peer, paths);
+        self.repeat(now, peer, paths, timers, Sender::begin_again);
+    }
+
+    /// Sends a peer's messages again that have to be, each as is said.
+    fn repeat(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        paths: &PathManager,
+        timers: &mut Timers<TimerKey>,
+        again: fn(&mut Sender, Time, SendId, &PathStatistics) -> bool,
+    ) {
         let Some(statistics) = paths.statistics(peer) else {
-            return Duration::ZERO;
+            return;
         };
-        if !self.sender.has_taken_any(peer) {
-            if was_discarded {
-                self.count_in_flight(now, peer, paths);
-                self.scheduler.discount_losses(now, peer);
-            }
-            for id in self.sender.under_way(peer) {
-                if self.sender.repeat(now, id, &statistics) {
-                    self.enqueue(now, id, &statistics, timers);
-                }
+        for id in self.sender.under_way(peer) {
+            if again(&mut self.sender, now, id, &statistics) {
+                self.enqueue(now, id, &statistics, timers);
             }
         }
-        statistics.ack_timeout()
     }
 
     /// A message's time has come. Returns its end, or whether the receiver is to be asked.

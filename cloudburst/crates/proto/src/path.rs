@@ -62,6 +62,8 @@ pub(super) struct Path {
     /// The most datagrams before the highest that had not arrived: some of them were only
     /// overtaken.
     most_missing: u32,
+    /// They were reckoned, and the next report says how many there were at most.
+    is_recounted: bool,
     /// Since when nothing was heard of datagrams sent, and how many those are.
     /// Answers do not count: nobody tells of them.
     doubt: Option<Time>,
@@ -118,6 +120,7 @@ impl Path {
             sequence: 0,
             heard: None,
             most_missing: 0,
+            is_recounted: false,
             doubt: None,
             unheard: 0,
             loss: LossEstimator::default(),

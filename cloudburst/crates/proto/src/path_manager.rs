@@ -67,7 +67,7 @@ struct PeerPaths {
     replacements: RotationBudget,
     /// Some of the paths get nothing until something comes from where they lead.
     has_capped: bool,
-    /// It has said that it discarded what was sent at first.
+    /// It has said that it discarded what was sent, and reported nothing since.
     has_discarded: bool,
     /// Bytes that were delivered to it so far.
     delivered: u64,
@@ -230,23 +230,30 @@ impl PathManager {
     }
 
     /// A peer says that it has discarded what was sent to it, and wants it with a token. Whether it is believed:
-    /// once, as anybody on the way can say so, and of who has told of nothing that came (RFC 9000 §17.2.5.2).
+    /// once until it reports something, as anybody on the way can say so (RFC 9000 §17.2.5.2); without keys, of who
+    /// has never reported anything.
     pub(super) fn discarded(&mut self, id: PeerId) -> bool {
         let Some(peer) = self.peers.get_mut(id) else {
             return false;
         };
         let is_first = !core::mem::replace(&mut peer.has_discarded, true);
-        let is_believed = is_first && peer.paths.iter().all(Path::is_unheard);
+        let may_be = !self.is_unprotected || peer.paths.iter().all(Path::is_unheard);
+        let is_believed = is_first && may_be;
         if is_believed {
             peer.paths.iter_mut().for_each(Path::discarded);
         }
         is_believed
     }
 
-    /// A peer was restarted, and counts its datagrams again, under other keys.
-    pub(super) fn restarted(&mut self, id: PeerId) {
+    /// A peer was restarted, and counts its datagrams again, under other keys, and ours: what was in flight it
+    /// `has_discarded`, if that went by keys that it does not have.
+    pub(super) fn restarted(&mut self, id: PeerId, has_discarded: bool) {
         if let Some(peer) = self.peers.get_mut(id) {
             peer.inbound = Inbound::default();
+            if has_discarded {
+                peer.paths.iter_mut().for_each(Path::discarded);
+            }
+            peer.paths.iter_mut().for_each(Path::restarted);
         }
     }
 

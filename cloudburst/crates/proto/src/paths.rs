@@ -418,6 +418,46 @@ mod tests {
         }
     }
 
+    /// Of who has reported before: what it takes for discarded is neither in flight nor lost, whether it goes on with
+    /// its count or begins again, and what is lost later is.
+    #[test]
+    fn what_a_peer_discards_later_is_neither_in_flight_nor_lost() {
+        let send = |path: &mut Path, count| {
+            for _ in 0..count {
+                path.flies(Time::ZERO, BYTES, 0);
+                path.take_sequence(Time::ZERO);
+            }
+            path.report(None).sent as u32 - 1
+        };
+        // So many were received before, and of the 15 that seem to be discarded.
+        for (before, is_restarted, took) in
+            [(6, true, 0), (6, false, 0), (300, true, 0), (6, false, 15)]
+        {
+            let mut paths = paths(1);
+            let path = paths.get_mut(0);
+            let hear = |path: &mut Path, received, highest| {
+                let report = path.hear(Time::ZERO, received, highest);
+                let report = report.expect("it is new");
+                (report.sent, report.received, report.lost)
+            };
+            let highest = send(path, before + 1);
+            assert_eq!(hear(path, before, highest), (before + 1, before, 1));
+            send(path, 15);
+            path.discarded();
+            let mut counted = before + took;
+            if is_restarted {
+                path.restarted();
+                counted = 0;
+            }
+            assert_eq!(path.in_flight(), 0);
+            let highest = send(path, 5);
+            assert_eq!(path.in_flight(), 5 * BYTES as u64);
+            assert_eq!(hear(path, counted + 5, highest), (5, 5, 0));
+            let highest = send(path, 11);
+            assert_eq!(hear(path, counted + 6, highest), (11, 1, 10));
+        }
+    }
+
     /// Answers come back by any path, so that a round trip may be longer without a queue.
     #[test]
     fn a_queue_is_told_by_the_delay_there_alone() {
@@ -441,14 +481,18 @@ mod tests {
         #[test]
         fn no_report_overflows_and_none_counts_more_than_was_sent(
             reports in vec((extreme_u32(), extreme_u32(), any::<u32>(), 0u64..3), 1..60),
-            discarded in 0usize..4,
+            discarded in 0usize..8,
+            restarted in 0usize..8,
         ) {
             let mut paths = paths(1);
             let mut now = Time::ZERO;
             let (mut sent, mut reported) = (0, 0);
             for (turn, (received, highest, delay_us, more)) in reports.into_iter().enumerate() {
                 if turn == discarded {
-                    paths.iter_mut().filter(|it| it.is_unheard()).for_each(Path::discarded);
+                    paths.iter_mut().for_each(Path::discarded);
+                }
+                if turn == restarted {
+                    paths.iter_mut().for_each(Path::restarted);
                 }
                 for _ in 0..more {
                     paths.sending(now, 0, BYTES, NS_PER_BYTE);

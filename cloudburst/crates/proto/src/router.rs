@@ -153,12 +153,7 @@ impl Router {
             Some(Arrival::NeedsToken(source)) => {
                 self.questions(now).answer(source, Answer::Challenge);
             }
-            Some(Arrival::Retried(peer)) => {
-                let who = (peer, self.paths.discarded(peer));
-                let (paths, timers) = (&self.paths, &mut self.timers);
-                let timeout = self.outbound.challenged(now, who, paths, timers);
-                self.upkeep(now).rekey(peer, timeout);
-            }
+            Some(Arrival::Retried(retried)) => self.upkeep(now).retried(retried),
             None => {}
         }
     }

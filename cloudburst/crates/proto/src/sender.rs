@@ -325,6 +325,17 @@ impl Sender {
         true
     }
 
+    /// A peer was restarted: sends a message again of which it may have had something before.
+    pub(super) fn begin_again(&mut self, now: Time, id: SendId, paths: &PathStatistics) -> bool {
+        let outgoing = self.messages.get_mut(&id);
+        let Some(outgoing) = outgoing.filter(|outgoing| !outgoing.is_unsent()) else {
+            return false;
+        };
+        outgoing.resume(&paths.loss, paths.ack_timeout());
+        outgoing.again(now, paths.ack_timeout(), &paths.loss);
+        true
+    }
+
     /// Whether a peer has taken a message of ours.
     pub(super) fn has_taken_any(&self, id: PeerId) -> bool {
         self.peers

@@ -7,7 +7,7 @@ use super::{
     config::MAX_LIFETIME,
     control::{ControlQueue, Question},
     event::{Event, GoneReason, PeerId, Reason, SendId},
-    handshake::Handshake,
+    handshake::{Handshake, Retried},
     outbound::Outbound,
     path_manager::PathManager,
     receiver::Receiver,
@@ -142,6 +142,20 @@ impl Upkeep<'_> {
                 self.events.extend(abandoned);
             }
         }
+    }
+
+    /// A peer wants its offer again, with a token, and with what went with the one before.
+    pub(super) fn retried(&mut self, retried: Retried) {
+        let (now, id) = (self.now, retried.peer);
+        let Some(paths) = self.paths.statistics(id) else {
+            return;
+        };
+        if retried.brought_messages {
+            let is_believed = self.paths.discarded(id);
+            let who = (id, is_believed);
+            self.outbound.challenged(now, who, self.paths, self.timers);
+        }
+        self.rekey(id, paths.ack_timeout());
     }
 
     /// Sends an offer beside the messages, where keys are due to be replaced.

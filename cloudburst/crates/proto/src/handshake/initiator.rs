@@ -30,6 +30,16 @@ pub(crate) struct Restarted {
     pub(crate) was_known: bool,
     /// It was not running before, by our clock.
     pub(crate) started: Time,
+    /// What it was sent went by keys that it does not have.
+    pub(crate) has_discarded: bool,
+}
+
+/// An offer that a peer of ours wants again, with a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Retried {
+    pub(crate) peer: PeerId,
+    /// Messages went with the offer, and were discarded with it; or else they go on by other keys.
+    pub(crate) brought_messages: bool,
 }
 
 impl Handshake {
@@ -140,7 +150,7 @@ impl Handshake {
     }
 
     /// Makes an offer with the token of a retry: our last one again, or, if the peer has no keys of
-    /// the index that we seal for, another. Whose it is, if it is about us.
+    /// the index that we seal for, another. Returns whose it is, if it is about us.
     pub(crate) fn retried(
         &mut self,
         now: Time,
@@ -148,7 +158,7 @@ impl Handshake {
         datagram: &mut [u8],
         sender: &Sender,
         refused: &mut Refusals,
-    ) -> Option<PeerId> {
+    ) -> Option<Retried> {
         let opened = Opener::plain().open(header, datagram);
         let Ok(Ok(Body::Challenge(challenge))) =
             opened.map(|body| Body::parse(header.kind, body, header.session))
@@ -161,11 +171,22 @@ impl Handshake {
             Some(peer) => self.has_offered(peer, index).then_some(peer),
             None => self.forgotten_by(now, index, remote),
         };
-        match peer {
-            Some(peer) => self.make_offer(now, peer, Some((index, challenge.token)), sender),
-            None => tally(&mut refused.unexpected, 1),
-        }
-        peer
+        let Some(peer) = peer else {
+            tally(&mut refused.unexpected, 1);
+            return None;
+        };
+        self.make_offer(now, peer, Some((index, challenge.token)), sender);
+        // Who may have forgotten us is sent messages with the offer, and nobody else is.
+        let brought_messages = self.is_in_doubt(peer);
+        Some(Retried {
+            peer,
+            brought_messages,
+        })
+    }
+
+    fn is_in_doubt(&self, id: PeerId) -> bool {
+        let session = self.sessions.get(id);
+        session.is_some_and(|session| session.associations.is_in_doubt)
     }
 
     /// Whether our offer of this index is under way without a token. Anybody on the way can ask for
@@ -198,6 +219,7 @@ impl Handshake {
         header: &Header,
         datagram: &mut [u8],
     ) -> Option<Restarted> {
+        let has_discarded = !self.is_in_doubt(id);
         let session = self.sessions.get_mut(id)?;
         let pending = session.associations.pending.as_ref()?;
         if pending.index != header.session {
@@ -221,6 +243,7 @@ impl Handshake {
         Some(Restarted {
             was_known: before.is_some(),
             started: now - Duration::from_micros(uptime_us),
+            has_discarded,
         })
     }
 }

@@ -45,8 +45,14 @@ impl Path {
         let highest = self.whole_sequence(highest)?;
         // Both count modulo 2^32.
         let missing = (highest as u32).wrapping_add(1).wrapping_sub(received);
+        if self.heard.is_some_and(|heard| highest <= heard.highest) {
+            return None;
+        }
+        if core::mem::take(&mut self.is_recounted) {
+            // As many as arrived of what was taken for discarded could be lost later without being missed.
+            self.most_missing = self.most_missing.min(missing);
+        }
         let (new_sent, new_received) = match self.heard {
-            Some(heard) if highest <= heard.highest => return None,
             Some(heard) => {
                 let new_sent = highest.saturating_sub(heard.highest);
                 match received.checked_sub(heard.received) {
@@ -55,10 +61,8 @@ impl Path {
                     _ => (new_sent.min(received.into()), received),
                 }
             }
-            // What was discarded has been missing since then, if it was: as many as arrived of it after all
-            // could be lost later without being missed.
+            // What was discarded has been missing since then.
             None => {
-                self.most_missing = self.most_missing.min(missing);
                 let sent = highest.saturating_add(1);
                 (sent.saturating_sub(self.most_missing.into()), received)
             }
@@ -103,9 +107,27 @@ impl Path {
     /// The peer says that it has discarded what was sent, of which nothing is heard yet: none of it
     /// is in flight, and none was lost to the network (RFC 9002 §6.3).
     pub(crate) fn discarded(&mut self) {
-        self.most_missing = self.sequence as u32;
+        let last = self.sequence.saturating_sub(1);
+        self.most_missing = match &mut self.heard {
+            Some(heard) => {
+                let before = core::mem::replace(&mut heard.highest, last);
+                let discarded = last.saturating_sub(before) as u32;
+                self.most_missing.wrapping_add(discarded)
+            }
+            None => self.sequence as u32,
+        };
+        self.is_recounted = true;
         self.in_flight.clear();
         (self.doubt, self.unheard) = (None, 0);
+    }
+
+    /// The peer was restarted: what it counted before is missing of what it counts now.
+    pub(crate) fn restarted(&mut self) {
+        if let Some(heard) = &mut self.heard {
+            let counted = core::mem::take(&mut heard.received);
+            self.most_missing = self.most_missing.wrapping_add(counted);
+            self.is_recounted = true;
+        }
     }
 
     /// An answer came to what went by it, without a count of what arrives: who knows nothing of

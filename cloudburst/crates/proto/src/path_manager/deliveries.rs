@@ -45,6 +45,7 @@ impl PathManager {
         for report in reports {
             is_counted |= report.path == echo.path;
             if let Some(new) = peer.paths.hear(now, &report) {
+                peer.has_discarded = false;
                 peer.note(&new, &mut news);
                 let changes = &mut self.changes;
                 changes.extend(new.revived.map(|it| path_health(id, it, Health::Good)));
