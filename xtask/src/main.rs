@@ -3,6 +3,7 @@
 //! Compiled before anything else on a fresh clone, so its dependencies are few.
 
 mod bench;
+mod codec_count;
 mod command;
 mod congestion;
 mod demo;
@@ -71,6 +72,8 @@ enum Task {
     CountInstructions(reproduction::Arguments),
     /// Measure what a message costs to encode and decode, compared with other codecs, in us.
     BenchCodec(bench::codec::CodecArguments),
+    /// Count the instructions of AArch64 that a message takes to encode and decode, under an emulator.
+    CountCodec(bench::Arguments),
     /// Measure how long small messages take over four paths, by TCP, MPTCP, QUIC and others.
     Msgbench(msgbench::Arguments),
     /// Measure the congestion control of messages, alone and next to cubic, in virtual time.
@@ -122,6 +125,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::BenchDatapath(arguments) => bench::datapath::task(&project, &arguments),
         Task::CountInstructions(arguments) => instructions::task(&project, &arguments),
         Task::BenchCodec(arguments) => bench::codec::task(&project, &arguments),
+        Task::CountCodec(arguments) => codec_count::task(&project, &arguments),
         Task::Msgbench(arguments) => msgbench::task(&project, &arguments),
         Task::Congestion(arguments) => congestion::task(&project, &arguments),
         Task::Reproduce(arguments) => reproduction::task(&project, "reproduce", &arguments),

@@ -43,7 +43,12 @@ pub(crate) struct DatapathArguments {
 }
 
 impl Arguments {
-    fn print<R: Serialize>(&self, results: &R, table: impl FnOnce(&R) -> String) -> Result<()> {
+    /// Prints results as they were asked for.
+    pub(crate) fn print<R: Serialize>(
+        &self,
+        results: &R,
+        table: impl FnOnce(&R) -> String,
+    ) -> Result<()> {
         if self.json {
             let json =
                 serde_json::to_string_pretty(results).context("cannot encode the results")?;

@@ -8,7 +8,7 @@ use workspace_rules::cargo;
 use crate::{WORKSPACE, assert_none, crates_of};
 
 /// Packages from the bottom up: each uses only those above it in this list. Proofs come last.
-const ORDER: [&str; 50] = [
+const ORDER: [&str; 51] = [
     // Decisions: no_std, no I/O, no clock.
     "flow-balance",
     "splitter-policy",
@@ -56,6 +56,7 @@ const ORDER: [&str; 50] = [
     "vm-guest",
     "hostile",
     "instructions",
+    "codec-count",
     "live-frames",
     "msgbench",
     "congestion",
