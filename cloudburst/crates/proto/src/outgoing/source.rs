@@ -1,7 +1,7 @@
 //! The bytes of a message under way.
 
 use crate::{
-    envelope::{Envelope, EnvelopeKind},
+    envelope::{ENVELOPE_BYTES, Envelope, EnvelopeKind},
     event::{MessageKind, SendId},
     shared_message::SharedMessage,
 };
@@ -22,6 +22,8 @@ impl Source {
         mut memory: Vec<u8>,
     ) -> Self {
         memory.clear();
+        // Exactly: to grow for the envelope would double it.
+        memory.reserve_exact(message.len().saturating_add(ENVELOPE_BYTES));
         memory.extend_from_slice(message);
         envelope(kind, id).append_to(&mut memory);
         Self::Own(memory)

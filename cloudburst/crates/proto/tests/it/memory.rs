@@ -1,4 +1,4 @@
-//! Memory of peers that have said something and are idle: what [`Transport`] states.
+//! Memory of idle peers and of messages under way: what [`Transport`] states.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -85,8 +85,15 @@ fn machine(security: Security, number: u16, now: Time) -> Transport {
     Transport::deterministic(config, seed, now).expect("it is a valid one")
 }
 
-/// Somebody with a key of its own sends a message by so many paths, and says nothing more.
-fn meet(server: &mut Transport, now: &mut Time, number: u16, paths: u16) {
+/// Somebody with a key of its own sends a message by so many paths, of which as many datagrams arrive, and says
+/// nothing more. Returns whether it was delivered.
+fn meet(
+    server: &mut Transport,
+    now: &mut Time,
+    number: u16,
+    paths: u16,
+    (message_bytes, mut arriving): (usize, usize),
+) -> bool {
     let [high, low] = number.to_be_bytes();
     let ip = Ipv4Addr::new(10, 1, high, low);
     let to = SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1), SERVER));
@@ -96,7 +103,7 @@ fn meet(server: &mut Transport, now: &mut Time, number: u16, paths: u16) {
         .collect();
     let key = secret(SERVER_KEY).public();
     let peer = client.connect(*now, &tuples, Some(key)).expect("it is one");
-    let message = vec![7; 60_000];
+    let message = vec![7; message_bytes];
     let sent = client.send(*now, peer, MessageKind::Message, &message);
     sent.expect("there is capacity");
     let mut buffer = vec![0; 65_535];
@@ -104,8 +111,10 @@ fn meet(server: &mut Transport, now: &mut Time, number: u16, paths: u16) {
         while let Some(transmit) = client.poll_transmit(*now, &mut buffer) {
             let port = CLIENT_PORTS + transmit.four_tuple.socket.0;
             let from = FourTuple::new(SocketId(0), SocketAddr::from((ip, port)));
-            for datagram in buffer[..transmit.bytes].chunks_mut(transmit.segment_bytes) {
+            let datagrams = buffer[..transmit.bytes].chunks_mut(transmit.segment_bytes);
+            for datagram in datagrams.take(arriving) {
                 server.handle_datagram(*now, from, Ecn::NotCapable, datagram);
+                arriving -= 1;
             }
         }
         while let Some(transmit) = server.poll_transmit(*now, &mut buffer) {
@@ -124,7 +133,7 @@ fn meet(server: &mut Transport, now: &mut Time, number: u16, paths: u16) {
             while machine.poll_event().is_some() {}
         }
     }
-    assert_eq!(client.statistics().messages_delivered, 1, "peer {number}");
+    client.statistics().messages_delivered == 1
 }
 
 /// Bytes that a server holds for each of so many peers, and how many paths each has.
@@ -133,12 +142,13 @@ fn held_for_each(paths: u16) -> (f64, f64) {
     let security = Security::with_allowed(secret(SERVER_KEY), listed);
     let mut server = machine(security, SERVER_KEY, Time::ZERO);
     let mut now = Time::ZERO + SETTLED;
+    let whole = (60_000, usize::MAX);
     for number in 0..BEFORE {
-        meet(&mut server, &mut now, number, paths);
+        assert!(meet(&mut server, &mut now, number, paths, whole));
     }
     let before = HELD.get();
     for number in BEFORE..BEFORE + PEERS {
-        meet(&mut server, &mut now, number, paths);
+        assert!(meet(&mut server, &mut now, number, paths, whole));
     }
     let held = HELD.get() - before;
     let peers: Vec<_> = server.peers().collect();
@@ -162,4 +172,69 @@ fn an_idle_peer_takes_the_memory_that_is_stated() {
         (1_250.0..1_550.0).contains(&path),
         "{path} bytes for a path"
     );
+}
+
+/// Peers that begin a message, of which the rest is lost; and how many before counting begins.
+const BEGINNERS: u16 = 16;
+const BEGINNERS_BEFORE: u16 = 4;
+/// So many datagrams of it arrive: the handshake and some symbols.
+const ARRIVING: usize = 12;
+
+/// Bytes that a server holds for each peer that has begun a message of so many.
+fn held_for_each_incoming(message_bytes: usize) -> f64 {
+    let listed = (0..BEGINNERS_BEFORE + BEGINNERS).map(|number| secret(number).public());
+    let security = Security::with_allowed(secret(SERVER_KEY), listed);
+    let mut server = machine(security, SERVER_KEY, Time::ZERO);
+    let mut now = Time::ZERO + SETTLED;
+    let part = (message_bytes, ARRIVING);
+    for number in 0..BEGINNERS_BEFORE {
+        assert!(!meet(&mut server, &mut now, number, 1, part));
+    }
+    let before = HELD.get();
+    for number in BEGINNERS_BEFORE..BEGINNERS_BEFORE + BEGINNERS {
+        assert!(!meet(&mut server, &mut now, number, 1, part));
+    }
+    (HELD.get() - before) as f64 / f64::from(BEGINNERS)
+}
+
+#[test]
+fn an_incoming_message_takes_the_memory_that_is_stated() {
+    for [small, large] in [[20_000, 60_000], [60_000, 120_000]] {
+        let [of_small, of_large] = [small, large].map(held_for_each_incoming);
+        println!("{of_small:.0} bytes with a message of {small}, {of_large:.0} of {large}");
+        // Twice what is more of it, and what is kept of one more block of 64 symbols.
+        let of_byte = (of_large - of_small - 1_300.0) / (large - small) as f64;
+        assert!((1.95..2.05).contains(&of_byte), "{of_byte} bytes for each");
+    }
+}
+
+/// Bytes that a client holds for each of its messages of so many bytes, which nobody answers.
+fn held_for_each_outgoing(message_bytes: usize) -> f64 {
+    let mut client = machine(Security::key_pair(secret(0)), 0, Time::ZERO);
+    let to = SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1), SERVER));
+    let tuples = [FourTuple::new(SocketId(0), to)];
+    let key = secret(SERVER_KEY).public();
+    let peer = client.connect(Time::ZERO, &tuples, Some(key));
+    let peer = peer.expect("it is one");
+    let message = vec![7; message_bytes];
+    let mut send = |count: u16| {
+        for _ in 0..count {
+            let sent = client.send(Time::ZERO, peer, MessageKind::Message, &message);
+            sent.expect("there is capacity");
+        }
+    };
+    send(BEFORE);
+    let before = HELD.get();
+    send(PEERS);
+    (HELD.get() - before) as f64 / f64::from(PEERS)
+}
+
+#[test]
+fn an_outgoing_message_takes_the_memory_that_is_stated() {
+    let [small, large] = [1_000, 9_000].map(held_for_each_outgoing);
+    let (of_byte, own) = ((large - small) / 8_000.0, small - 1_000.0);
+    println!("{own:.0} bytes for a message, and {of_byte:.2} for each of its bytes");
+    // Lists that double are three quarters full.
+    assert!((700.0..950.0).contains(&own), "{own} bytes for a message");
+    assert!((0.99..1.01).contains(&of_byte), "{of_byte} bytes for each");
 }
