@@ -36,6 +36,11 @@ impl InFlight {
         self.bytes
     }
 
+    /// Returns how many trains are kept, at 40 bytes each.
+    pub fn trains(&self) -> usize {
+        self.trains.len()
+    }
+
     /// Takes note of a datagram that is sent; `delivered` bytes have been delivered to the peer before.
     pub fn sent(&mut self, now: Time, sequence: u64, bytes: usize, delivered: u64) {
         self.bytes = self.bytes.saturating_add(bytes as u64);
@@ -96,7 +101,7 @@ mod tests {
             in_flight.sent(at(sequence / 4), sequence, 1_000, sequence);
         }
         in_flight.sent(at(9), 12, 100, 10);
-        assert_eq!((in_flight.bytes(), in_flight.trains.len()), (10_100, 4));
+        assert_eq!((in_flight.bytes(), in_flight.trains()), (10_100, 4));
         let resolved = in_flight.resolve(5);
         assert_eq!((resolved.bytes, resolved.newest), (6_000, Some((at(1), 4))));
         assert_eq!(in_flight.resolve(5), Resolved::default());

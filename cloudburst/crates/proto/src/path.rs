@@ -35,6 +35,9 @@ const PEER_SILENCE: Duration = Duration::from_millis(250);
 /// Datagrams back that a notice may be about.
 const NOTICED: u64 = 65_536;
 
+/// Trains of datagrams that are remembered of a path while it is dead.
+const MAX_TRAINS_OF_A_DEAD_PATH: usize = 64;
+
 /// Datagrams that are remembered until the peer tells of them: a power of two.
 const REMEMBERED: usize = 16;
 
@@ -289,6 +292,10 @@ impl Path {
     /// The datagram of the next number is about to be sent; `delivered` bytes have been delivered
     /// to the peer before.
     pub(super) fn flies(&mut self, now: Time, bytes: usize, delivered: u64) {
+        // Where all paths are dead no window says how many there may be, and nothing may ever be heard of them.
+        if self.is_dead() && self.in_flight.trains() >= MAX_TRAINS_OF_A_DEAD_PATH {
+            self.in_flight.clear();
+        }
         self.in_flight.sent(now, self.sequence, bytes, delivered);
     }
 

@@ -393,6 +393,24 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_stays_dead_remembers_few_of_the_datagrams_that_go_by_it() {
+        let mut paths = paths(1);
+        let path = paths.get_mut(0);
+        path.die();
+        let mut at = Time::ZERO;
+        for _ in 0..100_000 {
+            at = at + Duration::from_millis(1);
+            path.flies(at, BYTES, 0);
+            path.take_sequence(at);
+        }
+        assert!(
+            path.in_flight() <= 64 * BYTES as u64,
+            "{}",
+            path.in_flight()
+        );
+    }
+
+    #[test]
     fn what_a_peer_has_discarded_is_neither_in_flight_nor_lost() {
         // The last was not discarded after all.
         for (received, sent, lost) in [(5, 5, 0), (3, 5, 2), (15, 15, 0)] {
