@@ -263,10 +263,20 @@ fn output(sender: &mut Running) -> Result<(Value, f64)> {
         std::io::Read::read_to_string(out, &mut text)?;
     }
     let status = sender.0.wait()?;
-    ensure!(status.success(), "a sender failed: {status}: {text}");
     let seconds = sender.1.elapsed().as_secs_f64();
-    let report = serde_json::from_str(&text).context("a sender printed no JSON")?;
-    Ok((report, seconds))
+    let report: Option<Value> = serde_json::from_str(&text).ok();
+    let has_starved = report.as_ref().is_some_and(has_delivered_nothing);
+    ensure!(
+        status.success() || has_starved,
+        "a sender failed: {status}: {text}"
+    );
+    Ok((report.context("a sender printed no JSON")?, seconds))
+}
+
+/// Whether this is the report of `cloudburst perf`, which fails then, that nothing was delivered: a rate of nothing, and
+/// no reason to end what is measured.
+fn has_delivered_nothing(report: &Value) -> bool {
+    report["delivered"] == 0
 }
 
 /// Waits for a sender. Returns what got there, in bits per second.
@@ -281,4 +291,26 @@ pub(super) fn goodput(sender: &mut Running, is_ours: bool) -> Result<f64> {
         report["end"]["sum_received"]["bits_per_second"].as_f64()
     };
     found.context("a sender's report has no rate")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sender that prints this and ends so.
+    fn sender(report: &str, code: u8) -> Running {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("printf '%s' '{report}'; exit {code}")]);
+        let child = command.stdout(Stdio::piped()).spawn();
+        Running(child.expect("there is a shell"), Instant::now())
+    }
+
+    #[test]
+    fn who_has_starved_has_a_rate_of_nothing() {
+        let starved = r#"{ "delivered": 0, "seconds": 0.01, "goodput_bits_per_s": 0.0 }"#;
+        assert_eq!(goodput(&mut sender(starved, 1), true).unwrap(), 0.0);
+        let refused = goodput(&mut sender(r#"{ "error": "no key" }"#, 1), true);
+        assert!(refused.unwrap_err().to_string().contains("no key"));
+        assert!(goodput(&mut sender("", 0), true).is_err());
+    }
 }
