@@ -27,6 +27,9 @@ use crate::{
 /// So many datagrams of a key holder that lies, sealed, have to leave endpoints as they should be.
 const DATAGRAMS_OF_A_LIAR: u64 = 100_000_000;
 
+/// By which libtest is told how many tests may run at a time.
+const THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
+
 /// One thing to check.
 pub(super) struct Step {
     /// The name for `--only`, and in records.
@@ -257,6 +260,9 @@ fn run_tests(tests: Run, target: &Path) -> Result<Tally> {
     skips::clear(&claims)?;
     let tests = tests.env(SKIPS_VARIABLE, &skips);
     let mut tests = tests.env(CLAIMS_VARIABLE, &claims);
+    if std::env::var_os(THREADS_VARIABLE).is_none() {
+        tests = tests.env(THREADS_VARIABLE, threads().to_string());
+    }
     let mut tally = Tally::default();
     let mut reader = libtest::Reader::default();
     let status = tests.stream(|line| {
@@ -273,6 +279,12 @@ fn run_tests(tests: Run, target: &Path) -> Result<Tally> {
         tally.add(Tally::failure("cargo test ended without success"));
     }
     Ok(tally)
+}
+
+/// Tests at a time: half as many again as processors, for those in network namespaces mostly wait.
+fn threads() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    processors.saturating_mul(3).div_ceil(2)
 }
 
 fn judge_claims(claims: &Path, streaks_file: &Path, tally: &Tally) -> Result<Verdicts> {
