@@ -8,6 +8,7 @@ mod families;
 mod health;
 mod process;
 mod queues;
+mod reference;
 
 use std::fmt;
 use std::sync::Arc;

@@ -70,10 +70,15 @@ impl Run {
     }
 
     /// What it prints on standard output.
-    pub(crate) fn read(mut self) -> Result<String> {
+    pub(crate) fn read(self) -> Result<String> {
+        self.read_with_input(Stdio::null())
+    }
+
+    /// What it prints on standard output when this is its standard input.
+    pub(crate) fn read_with_input(mut self, input: impl Into<Stdio>) -> Result<String> {
         let output = self
             .0
-            .stdin(Stdio::null())
+            .stdin(input)
             .output()
             .with_context(|| format!("cannot run `{self}`"))?;
         if !output.status.success() {

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Packages with the programs whose command lines the book shows.
-const SHOWN: [&str; 10] = [
+const SHOWN: [&str; 11] = [
     "bond",
     "twin",
     "fabric",
@@ -20,6 +20,7 @@ const SHOWN: [&str; 10] = [
     "flow-netsim",
     "splitter-demo",
     "msgbench",
+    "scale",
     "instructions",
     "reproduction",
 ];

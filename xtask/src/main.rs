@@ -17,6 +17,7 @@ mod measurement;
 mod msgbench;
 mod project;
 mod reproduction;
+mod scale;
 mod setup;
 mod test;
 mod vm_test;
@@ -78,6 +79,8 @@ enum Task {
     Msgbench(msgbench::Arguments),
     /// Measure the congestion control of messages, alone and next to cubic, in virtual time.
     Congestion(reproduction::Arguments),
+    /// Measure how a server of messages grows with its peers, idle or not, and with what it takes.
+    Scale(reproduction::Arguments),
     /// Measure figures of the papers again and hold them against what is printed there.
     Reproduce(reproduction::Arguments),
     /// Measure how many packets a coded message takes until it can be decoded.
@@ -128,6 +131,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::CountCodec(arguments) => codec_count::task(&project, &arguments),
         Task::Msgbench(arguments) => msgbench::task(&project, &arguments),
         Task::Congestion(arguments) => congestion::task(&project, &arguments),
+        Task::Scale(arguments) => scale::task(&project, &arguments),
         Task::Reproduce(arguments) => reproduction::task(&project, "reproduce", &arguments),
         Task::CodecOverhead(arguments) => {
             reproduction::task(&project, "codec-overhead", &arguments)

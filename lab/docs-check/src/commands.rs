@@ -21,13 +21,14 @@ use crate::{
 const PROGRAMS: [&str; 3] = ["splitter", "cloudburst", "netsim"];
 
 /// Tasks that hand all their arguments to a program, and that with the arguments before them.
-const HANDED_ON: [(&str, &str, &[&str]); 10] = [
+const HANDED_ON: [(&str, &str, &[&str]); 11] = [
     ("bond", "bond", &[]),
     ("twin", "twin", &[]),
     ("fabric", "fabric", &[]),
     ("demo", "splitter-demo", &[]),
     ("playground", "splitter-demo", &["playground"]),
     ("msgbench", "msgbench", &[]),
+    ("scale", "scale", &[]),
     ("count-instructions", "instructions", &[]),
     ("reproduce", "reproduction", &["reproduce"]),
     ("codec-overhead", "reproduction", &["codec-overhead"]),

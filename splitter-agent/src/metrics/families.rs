@@ -1,19 +1,16 @@
 //! The families of metrics, each declared once: name, kind, unit, labels, help text, and what the
 //! reference page says beyond that. Descriptors and the page's tables come from it.
 
-use flow_telemetry::{Descriptor, Kind, NameError, otlp};
-use splitter_config::reference::fill_tables;
+use flow_telemetry::{Descriptor, Kind, NameError};
 use splitter_control::stats::{ChangeResult, ChangeSource, ControlResult};
 use splitter_datapath::AttachedMode;
 use splitter_health::{LinkKind, OverloadReason, Refusal};
-use splitter_instance::{ByClass, ByMark, family_label};
-use splitter_policy::flow::{Class, TunnelRole};
+use splitter_instance::{ByClass, ByMark};
 use splitter_policy::forward::Fallback;
 use splitter_policy::pass_reason::PassReason;
-use splitter_steering::Egress;
 use splitter_steering::routes::UnsplitReason;
 
-use super::FAMILIES;
+use super::reference::{self, Label, Row, class, family, of, open, place, site, tunnel};
 
 /// Declares families by the sections of the reference page: field, name without prefix, kind,
 /// unit, labels, help, and more in Markdown for the page.
@@ -306,99 +303,11 @@ families! {
     }
 }
 
-/// A family as the reference page has it.
-struct Row {
-    section: &'static str,
-    name: &'static str,
-    kind: &'static str,
-    unit: &'static str,
-    labels: Vec<Label>,
-    help: &'static str,
-    more: &'static str,
-}
-
-/// A label, with its values where these are a fixed set.
-#[derive(Clone)]
-struct Label {
-    name: &'static str,
-    values: Vec<&'static str>,
-}
-
-fn of<const N: usize>(name: &'static str, values: [&'static str; N]) -> Label {
-    let values = values.to_vec();
-    Label { name, values }
-}
-
-/// A label whose values the configuration fixes.
-fn open(name: &'static str) -> Label {
-    of(name, [])
-}
-
-fn class() -> Label {
-    of("class", Class::ALL.map(Class::name))
-}
-
-fn tunnel() -> Label {
-    of("tunnel", TunnelRole::ALL.map(TunnelRole::name))
-}
-
-/// A tunnel, or the main table.
-fn place() -> Label {
-    of("tunnel", Egress::ALL.map(Egress::name))
-}
-
-/// The remote site that a tunnel leads to, or a class goes to: `default` where none are listed.
-fn site() -> Label {
-    open("site")
-}
-
-fn family() -> Label {
-    of("family", FAMILIES.map(family_label))
-}
-
 /// Fills the tables of the reference page again, between `<!-- metrics: SECTION -->` and
 /// `<!-- end -->`.
 ///
 /// # Errors
 /// In words, when a marker names no section or has no end.
 pub fn fill_reference(page: &str) -> Result<String, String> {
-    fill_tables(page, "metrics", |section| {
-        let rows: String = rows()
-            .iter()
-            .filter(|row| row.section == section)
-            .map(Row::written)
-            .collect();
-        let head = "| name | type | unit | labels | meaning |\n|---|---|---|---|---|\n";
-        let shared = match section {
-            "agent" => format!("{}{BUILD_INFO}", otlp::reference_rows("splitter")),
-            _ => String::new(),
-        };
-        (!rows.is_empty()).then(|| format!("{head}{rows}{shared}"))
-    })
-}
-
-/// The registry has it by itself.
-const BUILD_INFO: &str =
-    "| `splitter_build_info` | info | - | `version` | Version of the running agent. |\n";
-
-impl Row {
-    fn written(&self) -> String {
-        let labels = self.labels.iter().map(|label| match &label.values[..] {
-            [] => format!("`{}`", label.name),
-            values => format!("`{}` ({})", label.name, values.join(", ")),
-        });
-        let labels = match self.labels.is_empty() {
-            true => "-".to_owned(),
-            false => labels.collect::<Vec<_>>().join(", "),
-        };
-        let Self {
-            name, unit, help, ..
-        } = self;
-        let kind = self.kind.to_lowercase();
-        let more = match self.more {
-            "" => String::new(),
-            more => format!(" {more}"),
-        };
-        format!("| `splitter_{name}` | {kind} | {unit} | {labels} | {help}.{more} |\n")
-    }
+    reference::fill(page, &rows())
 }

@@ -203,7 +203,7 @@ pub(crate) static NEEDS: &[Need] = &[
         TEST,
         "chromium-headless-shell",
         &["chromium-headless-shell"],
-        "a browser without a screen, to see the status page",
+        "a browser without a screen, to see the status page and a receiver in WebAssembly",
     ),
     program(
         TEST,
@@ -247,6 +247,12 @@ pub(crate) static NEEDS: &[Need] = &[
         "qemu-aarch64-static",
         &["qemu-user-static"],
         "runs tests and packaged programs of another processor",
+    ),
+    program(
+        TEST,
+        "qemu-system-arm",
+        &["qemu-system-arm"],
+        "a board without an operating system, for a receiver of Cloudburst's code",
     ),
     program(
         TEST,

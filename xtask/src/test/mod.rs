@@ -10,6 +10,7 @@ mod emulated;
 mod fuzz;
 mod libtest;
 mod packages;
+mod receivers;
 mod record;
 mod semver;
 mod session;

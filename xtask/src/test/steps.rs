@@ -10,7 +10,7 @@ use super::{
     dependencies, emulated,
     fuzz::Fuzz,
     libtest::{self, Tally},
-    packages, semver,
+    packages, receivers, semver,
     skips::{self, SKIPS_VARIABLE},
     vectors,
 };
@@ -66,6 +66,12 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
         "targets",
         "other systems, and targets without one",
         move || packages::check_targets(&own),
+    ));
+    let own = project.clone();
+    steps.push(step(
+        "receivers",
+        "receivers in a browser, in Node and on a bare board",
+        move || receivers::check(&own),
     ));
     let own = project.clone();
     steps.push(step(
@@ -151,6 +157,8 @@ fn formatting(project: &Project) -> Step {
         "Cargo.toml",
         "splitter-ebpf/Cargo.toml",
         "lab/fuzz/Cargo.toml",
+        "cloudburst/crates/code/examples/browser/Cargo.toml",
+        "cloudburst/crates/code/examples/bare-metal/Cargo.toml",
     ];
     let manifests = manifests.map(|manifest| project.root.join(manifest));
     step("format", "format", move || {

@@ -8,7 +8,7 @@ use workspace_rules::cargo;
 use crate::{WORKSPACE, assert_none, crates_of};
 
 /// Packages from the bottom up: each uses only those above it in this list. Proofs come last.
-const ORDER: [&str; 51] = [
+const ORDER: [&str; 52] = [
     // Decisions: no_std, no I/O, no clock.
     "flow-balance",
     "splitter-policy",
@@ -60,6 +60,7 @@ const ORDER: [&str; 51] = [
     "live-frames",
     "msgbench",
     "congestion",
+    "scale",
     "reproduction",
     "packager",
     "docs-check",

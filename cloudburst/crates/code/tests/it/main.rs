@@ -5,6 +5,7 @@
 mod allocations;
 mod corpus;
 mod losses;
+mod recoding;
 mod refusals;
 #[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "../support/mod.rs"]

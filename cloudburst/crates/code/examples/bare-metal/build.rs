@@ -1,0 +1,7 @@
+//! Links by the script of `cortex-m-rt`, which asks `memory.x` where memory lies.
+
+fn main() {
+    println!("cargo:rustc-link-search={}", env!("CARGO_MANIFEST_DIR"));
+    println!("cargo:rustc-link-arg-bins=-Tlink.x");
+    println!("cargo:rerun-if-changed=memory.x");
+}
