@@ -118,13 +118,8 @@ impl Outgoing {
         symbol_bytes: usize,
         config: &TransportConfig,
     ) -> Result<Self, ShapeError> {
-        Self::of(
-            now,
-            id,
-            Source::own((kind, message), id, bytes),
-            symbol_bytes,
-            config,
-        )
+        let source = Source::own((kind, message), id, bytes);
+        Self::of(now, id, source, symbol_bytes, config)
     }
 
     /// A message that other peers are sent, too.

@@ -195,16 +195,17 @@ impl Scheduler {
 
     /// A peer has refused what seemed lost.
     pub(super) fn discount_losses(&mut self, now: Time, id: PeerId) {
-        if let Some(peer) = self.peers.get_mut(id) {
-            peer.controller.discount_losses(now);
-        }
-        self.requeue_earlier(id);
+        self.discount(id, |controller| controller.discount_losses(now));
     }
 
     /// A peer was restarted, and is sent to as before.
     pub(super) fn discount_silence(&mut self, now: Time, id: PeerId) {
+        self.discount(id, |controller| controller.discount_silence(now));
+    }
+
+    fn discount(&mut self, id: PeerId, discount: impl FnOnce(&mut CongestionController)) {
         if let Some(peer) = self.peers.get_mut(id) {
-            peer.controller.discount_silence(now);
+            discount(&mut peer.controller);
         }
         self.requeue_earlier(id);
     }

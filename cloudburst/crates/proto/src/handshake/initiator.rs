@@ -177,16 +177,12 @@ impl Handshake {
         };
         self.make_offer(now, peer, Some((index, challenge.token)), sender);
         // Who may have forgotten us is sent messages with the offer, and nobody else is.
-        let brought_messages = self.is_in_doubt(peer);
+        let session = self.sessions.get(peer);
+        let brought_messages = session.is_some_and(|it| it.associations.is_in_doubt);
         Some(Retried {
             peer,
             brought_messages,
         })
-    }
-
-    fn is_in_doubt(&self, id: PeerId) -> bool {
-        let session = self.sessions.get(id);
-        session.is_some_and(|session| session.associations.is_in_doubt)
     }
 
     /// Whether our offer of this index is under way without a token. Anybody on the way can ask for
@@ -219,8 +215,8 @@ impl Handshake {
         header: &Header,
         datagram: &mut [u8],
     ) -> Option<Restarted> {
-        let has_discarded = !self.is_in_doubt(id);
         let session = self.sessions.get_mut(id)?;
+        let has_discarded = !session.associations.is_in_doubt;
         let pending = session.associations.pending.as_ref()?;
         if pending.index != header.session {
             return None;

@@ -69,12 +69,7 @@ impl Path {
             }
         };
         let new_sent = new_sent.min(u64::from(u32::MAX)) as u32;
-        let new_lost = if counts_anew {
-            self.most_missing = missing;
-            0
-        } else {
-            self.lost(missing, received).min(new_sent)
-        };
+        let new_lost = self.lost(missing, received, counts_anew).min(new_sent);
         self.loss
             .sample(new_sent, new_sent.saturating_sub(new_received));
         self.heard = Some(Heard {
@@ -101,8 +96,9 @@ impl Path {
 
     /// Datagrams that are missing for the first time: of those before the highest no more have been
     /// missing at once. A peer that was restarted counts again.
-    fn lost(&mut self, missing: u32, received: u32) -> u32 {
-        let is_restarted = self.heard.is_some_and(|heard| received <= heard.received);
+    fn lost(&mut self, missing: u32, received: u32, counts_anew: bool) -> u32 {
+        let counts_less = self.heard.is_some_and(|heard| received <= heard.received);
+        let is_restarted = counts_anew || counts_less;
         let more = missing.wrapping_sub(self.most_missing).cast_signed().max(0);
         if is_restarted || more > 0 {
             self.most_missing = missing;

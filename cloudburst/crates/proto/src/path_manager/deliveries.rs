@@ -8,7 +8,7 @@ use super::{PathManager, PeerPaths, path_health};
 use crate::{
     event::{Health, PeerId},
     packet::{Echo, Header, Pong, Reports},
-    path::{DeliveryReport, Path},
+    path::DeliveryReport,
     time::Time,
 };
 
@@ -46,9 +46,8 @@ impl PathManager {
             let heard = peer.paths.hear(now, &report);
             if report.path == echo.path {
                 // What is not new delivers all the same, where it was taken for discarded.
-                let is_recounted = |path: &mut Path| path.is_recounted();
-                let may_be_dead = peer.paths.by_id(echo.path).is_some_and(is_recounted);
-                is_counted |= heard.is_some() || !may_be_dead;
+                let path = peer.paths.by_id(echo.path);
+                is_counted |= heard.is_some() || !path.is_some_and(|it| it.is_recounted());
             }
             if let Some(new) = heard {
                 peer.has_discarded = false;
