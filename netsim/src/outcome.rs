@@ -83,6 +83,10 @@ pub struct PathRecord {
     /// It leads from a switch that has hosts: load balancing is about these.
     #[serde(skip)]
     pub is_uplink: bool,
+    /// Bytes of long flows' data that a leaf sent there, headers included: of messages above the last bound of the
+    /// scenario's classes, those of the background included. 0 in another topology than leaf-spine.
+    #[serde(skip)]
+    pub long_bytes: u64,
     /// Share of the run's time that it was sending.
     pub utilisation: f64,
     /// Packets lost at its port.
@@ -263,6 +267,7 @@ fn paths(network: &Network, end_ns: u64) -> Vec<PathRecord> {
     let record = |(number, port): (usize, &Port)| PathRecord {
         link: network.link_name(number),
         is_uplink: network.is_uplink(number),
+        long_bytes: network.long_bytes[number],
         utilisation: port.time_of_ns(port.sent_bytes) as f64 / end_ns.max(1) as f64,
         drops: port.drops,
         marks: port.marks,

@@ -83,6 +83,7 @@ impl Hosts {
             to,
             segments: all,
             connection,
+            is_long: message.bytes > network.long_above_bytes,
         });
         self.transmit(network, flow);
         self.restart_timer(network, flow);
