@@ -8,7 +8,7 @@ use flow_report::Table;
 use netsim::sweep::Shard;
 use reproduction::{
     artefact::{Artefact, Clock},
-    cloudburst, coding, computation,
+    book, cloudburst, coding, computation,
     figure::Figure,
     header, notes, ns3,
     overhead::{self, Overhead},
@@ -55,6 +55,10 @@ struct Reproduce {
     /// run again.
     #[arg(long, default_value = "target/reproduction")]
     out: PathBuf,
+    /// Also keep each item's CSV and SVG files in DIR, and in its provenance.csv the command, seeds, commit
+    /// and date: those of the book are in docs/src/reproduction/results. Takes sources that are committed.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
     /// Print one JSON array instead of tables.
     #[arg(long)]
     json: bool,
@@ -202,6 +206,9 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
     }
     pages::write(&figures, &artefact, &arguments.out)?;
     artefact.write(&arguments.out)?;
+    if let Some(directory) = &arguments.keep {
+        book::keep(&figures, &artefact, |id| seeds(arguments, id), directory)?;
+    }
     if arguments.json {
         let items: Result<Vec<_>> = figures.iter().map(Figure::item).collect();
         return print_json(&items?);
@@ -238,16 +245,48 @@ fn run_shard(arguments: &Reproduce) -> Result<()> {
     Ok(())
 }
 
-/// The command as it was given.
+/// The command as it was given, but for where it writes and how many processors it takes, which changes no result.
 fn command() -> String {
-    let arguments = std::env::args_os().skip(1);
-    let words = arguments.map(|it| it.to_string_lossy().into_owned());
-    let words: Vec<String> = ["cargo", "xtask"]
-        .map(str::to_owned)
-        .into_iter()
-        .chain(words)
-        .collect();
+    const ELSEWHERE: [&str; 3] = ["--out", "--keep", "--jobs"];
+    let mut words = vec!["cargo".to_owned(), "xtask".to_owned()];
+    let mut arguments = std::env::args_os().skip(1);
+    while let Some(word) = arguments.next() {
+        let word = word.to_string_lossy().into_owned();
+        if ELSEWHERE.contains(&word.as_str()) {
+            arguments.next();
+        } else if !ELSEWHERE
+            .iter()
+            .any(|it| word.starts_with(&format!("{it}=")))
+        {
+            words.push(word);
+        }
+    }
     words.join(" ")
+}
+
+/// What random numbers an item is drawn with, for people.
+fn seeds(arguments: &Reproduce, id: &str) -> String {
+    let Ok(id) = id.parse() else {
+        return String::new();
+    };
+    let (tr, bursts) = (effort(arguments), burst_effort(arguments));
+    let count = match id {
+        Id::Splitter(_) => packet_effort(arguments).rounds,
+        Id::Cloudburst(1 | 2) => return arguments.seed.to_string(),
+        Id::Cloudburst(8) => bursts.incast_seeds,
+        Id::Cloudburst(4..=9) => bursts.testbed_seeds,
+        Id::Cloudburst(10 | 11) => bursts.large_seeds,
+        Id::Tr(1..=4 | 7 | 8) => tr.motivation_seeds,
+        Id::Tr(5 | 6) => tr.model_seeds,
+        Id::Tr(9) => tr.threshold_seeds,
+        Id::Tr(10..=14) => tr.large_seeds,
+        Id::Tr(16) => {
+            let (two, many) = (tr.motivation_seeds, tr.large_seeds);
+            return format!("1 to {two} with two leaves, 1 to {many} with ten");
+        }
+        Id::All | Id::Cloudburst(_) | Id::Tr(_) => return "none".to_owned(),
+    };
+    format!("1 to {count}")
 }
 
 /// Without ns-3 that is said, and no failure.
