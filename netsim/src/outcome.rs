@@ -73,6 +73,8 @@ pub struct FlowRecord {
     pub segments: u32,
     /// Segments that had arrived when it was complete.
     pub needed: u32,
+    /// Segments that had been sent when it was complete, those on their way included.
+    pub sent_by_end: u32,
 }
 
 /// A link between two switches, one way.
@@ -192,6 +194,8 @@ struct MessageStats {
     out_of_order: u32,
     /// 0 unless it is coded.
     symbols: u32,
+    /// Of a coded one.
+    sent_by_end: u32,
 }
 
 /// MessageStats of all flows of each message.
@@ -199,8 +203,13 @@ fn by_message(hosts: &Hosts) -> Vec<MessageStats> {
     let mut all = vec![MessageStats::default(); hosts.messages.len()];
     if let Some(cloudburst) = &hosts.cloudburst {
         for (number, stats) in (0..).zip(&mut all) {
-            if let Some((sum, symbols)) = cloudburst.stats(number) {
-                (stats.sum, stats.symbols) = (sum, symbols);
+            if let Some((sum, symbols, sent_by_end)) = cloudburst.stats(number) {
+                *stats = MessageStats {
+                    sum,
+                    symbols,
+                    sent_by_end,
+                    ..*stats
+                };
             }
         }
     }
@@ -230,6 +239,7 @@ fn record(number: u32, message: &Message, stats: MessageStats, mss: u16) -> Flow
         sum: stats,
         out_of_order,
         symbols,
+        sent_by_end,
     } = stats;
     let is_coded = symbols > 0;
     FlowRecord {
@@ -258,6 +268,11 @@ fn record(number: u32, message: &Message, stats: MessageStats, mss: u16) -> Flow
             stats.arrived
         } else {
             message.needed
+        },
+        sent_by_end: if is_coded {
+            sent_by_end
+        } else {
+            message.sent_by_end
         },
     }
 }

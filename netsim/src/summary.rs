@@ -72,6 +72,9 @@ pub struct ClassSummary {
     pub sent_ratio: Option<f64>,
     /// Mean over flows: segments that had arrived when the message was complete, of those it has.
     pub needed_ratio: Option<f64>,
+    /// Mean over flows: segments that had been sent when the message was complete, of those it has.
+    #[serde(default)]
+    pub sent_by_end_ratio: Option<f64>,
 }
 
 /// How evenly paths were used.
@@ -242,6 +245,7 @@ impl ClassSummary {
             queued_us: None,
             sent_ratio: None,
             needed_ratio: None,
+            sent_by_end_ratio: None,
         }
     }
 
@@ -270,6 +274,7 @@ impl ClassSummary {
             queued_us: finite(us(sum(|it| it.queued_ns)) / arrived as f64),
             sent_ratio: ratio(|it| it.sent),
             needed_ratio: ratio(|it| it.needed),
+            sent_by_end_ratio: ratio(|it| it.sent_by_end),
             ..Self::of_times(class, &times_ns)
         }
     }
