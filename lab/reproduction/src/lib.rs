@@ -20,6 +20,7 @@ pub mod computation;
 pub mod elimination;
 pub mod figure;
 pub mod header;
+pub mod id;
 pub mod notes;
 pub mod ns3;
 pub mod overhead;

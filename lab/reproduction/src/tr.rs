@@ -16,6 +16,7 @@ pub mod motivation;
 pub mod runs;
 pub mod short_flows;
 pub mod thresholds;
+mod workloads;
 
 use std::{cell::OnceCell, path::Path};
 

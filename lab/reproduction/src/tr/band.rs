@@ -105,7 +105,8 @@ impl Band {
     }
 
     /// Like [`check`](Self::check) at each of several loads, where the paper names none: what the paper says
-    /// may hold at some and be contradicted at others. A load at which neither is the case counts for neither.
+    /// may hold at some and be contradicted at others. With a load at which neither is the case, and none at which it holds,
+    /// that is not decided.
     pub fn over_loads(
         self,
         what: &str,
@@ -121,6 +122,7 @@ impl Band {
             loads.map(|(load, _)| load.to_string()).collect()
         };
         let (holds, refuted) = (loads(|it| it.holds), loads(|it| it.refuted));
+        let unclear = loads(|it| !it.holds && !it.refuted);
         let text = each
             .iter()
             .map(|(load, it)| format!("{} at {load}", it.ours));
@@ -132,16 +134,25 @@ impl Band {
             return self.check(what, paper, None);
         };
         let (_, mut check) = each.swap_remove(worst);
+        let contradicted = refuted.join(", ");
         if check.refuted && !holds.is_empty() {
-            let miss = format!(
-                "holds at {}, is contradicted at {}",
-                holds.join(", "),
-                refuted.join(", ")
-            );
+            let holds = holds.join(", ");
             check = Check {
                 refuted: false,
                 by_load: true,
-                miss: Some(miss),
+                miss: Some(format!(
+                    "holds at {holds}, is contradicted at {contradicted}"
+                )),
+                ..check
+            };
+        } else if check.refuted && !unclear.is_empty() {
+            let unclear = unclear.join(", ");
+            check = Check {
+                refuted: false,
+                undecided: true,
+                miss: Some(format!(
+                    "contradicted at {contradicted}, unclear at {unclear}"
+                )),
                 ..check
             };
         }
@@ -286,6 +297,12 @@ mod tests {
         assert!(over(&[(0.1, above), (0.5, above)]).holds);
         let check = over(&[(0.1, above), (0.5, unclear)]);
         assert!(!check.holds && !check.refuted && !check.by_load);
+        let check = over(&[(0.1, unclear), (0.5, below)]);
+        assert!(check.undecided && !check.refuted);
+        assert_eq!(
+            check.verdict(),
+            "not decided: contradicted at 0.5, unclear at 0.1"
+        );
         assert!(!over(&[]).holds);
     }
 

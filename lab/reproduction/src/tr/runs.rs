@@ -147,6 +147,7 @@ impl Runs {
                 "queued_us": mean(row.queued_us),
                 "sent_ratio": mean(row.sent_ratio),
                 "needed_ratio": mean(row.needed_ratio),
+                "sent_by_end_ratio": mean(row.sent_by_end_ratio),
                 "utilisation_deviation": mean(row.utilisation_deviation),
             }));
         }
@@ -174,7 +175,7 @@ impl Runs {
 }
 
 /// The columns of [`Runs::rows`].
-pub const COLUMNS: [&str; 17] = [
+pub const COLUMNS: [&str; 18] = [
     "experiment",
     "scheme",
     "load",
@@ -191,6 +192,7 @@ pub const COLUMNS: [&str; 17] = [
     "queued_us",
     "sent_ratio",
     "needed_ratio",
+    "sent_by_end_ratio",
     "utilisation_deviation",
 ];
 
