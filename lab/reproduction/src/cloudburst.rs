@@ -153,7 +153,14 @@ impl<'a> Simulated<'a> {
     ///
     /// When a manifest cannot be written.
     pub fn prepare_grid(&self) -> Result<&Runs> {
-        self.run(&self.grid, grid::experiment)
+        filled(&self.grid, || {
+            let mut all = Vec::new();
+            for it in grid::experiments(&self.effort) {
+                let runs = it.run(self.directory, self.effort.jobs, self.effort.shard)?;
+                all.extend(runs.into_inner());
+            }
+            Ok(Runs::new("grid", all))
+        })
     }
 
     /// Runs what a figure takes, or the shard of it, without making it; `number` is 4 to 11, and others take no runs.

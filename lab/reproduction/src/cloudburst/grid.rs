@@ -159,39 +159,18 @@ fn points() -> Vec<Point> {
     points
 }
 
-/// All schemes at every point.
-pub fn experiment(effort: &Effort) -> Experiment {
-    let mut schemes = Vec::new();
-    for (number, point) in points().iter().enumerate() {
-        for scheme in FLOWS {
-            for rate in RATES {
-                let changes = point.settings.of_flows(scheme, rate);
-                schemes.push((name(number, scheme, rate, 0), scheme, changes));
-            }
-        }
-        for (scheme, _) in CODED {
-            let changes = point.settings.of_coded(scheme, RATES[1], 0);
-            schemes.push((name(number, scheme, RATES[1], 0), scheme, changes));
-        }
-        let changes = point.settings.of_coded("cloudburst", RATES[0], 0);
-        schemes.push((
-            name(number, "cloudburst", RATES[0], 0),
-            "cloudburst",
-            changes,
-        ));
-        for broken in BROKEN {
-            let changes = point.settings.of_coded("cloudburst", RATES[1], broken);
-            let name = name(number, "cloudburst", RATES[1], broken);
-            schemes.push((name, "cloudburst", changes));
-        }
-    }
-    Experiment {
+/// One for each point, whose runs lie side by side: the text of a scenario is read for each of its schemes, and one of all
+/// points would take long to read.
+pub fn experiments(effort: &Effort) -> Vec<Experiment> {
+    let points = points();
+    let each = points.iter().enumerate().map(|(number, point)| Experiment {
         name: "grid",
         scenario: "cloudburst-testbed",
-        schemes,
+        schemes: point.settings.schemes(number),
         seeds: effort.grid_seeds,
         messages: Some(effort.grid_messages),
-    }
+    });
+    each.collect()
 }
 
 fn name(point: usize, scheme: &str, rate: u32, broken: u32) -> String {
@@ -199,6 +178,29 @@ fn name(point: usize, scheme: &str, rate: u32, broken: u32) -> String {
 }
 
 impl Settings {
+    /// All schemes at a point: a name, the scenario's scheme, and changes.
+    fn schemes(&self, point: usize) -> Vec<(String, &'static str, String)> {
+        let mut schemes = Vec::new();
+        for scheme in FLOWS {
+            for rate in RATES {
+                let changes = self.of_flows(scheme, rate);
+                schemes.push((name(point, scheme, rate, 0), scheme, changes));
+            }
+        }
+        let mut add = |scheme: &'static str, rate: u32, broken: u32| {
+            let changes = self.of_coded(scheme, rate, broken);
+            schemes.push((name(point, scheme, rate, broken), scheme, changes));
+        };
+        for (scheme, _) in CODED {
+            add(scheme, RATES[1], 0);
+        }
+        add("cloudburst", RATES[0], 0);
+        for broken in BROKEN {
+            add("cloudburst", RATES[1], broken);
+        }
+        schemes
+    }
+
     /// Changes for every scheme.
     fn common(&self, rate: u32) -> String {
         let memory = self.memory_kb * 1_000;
@@ -281,13 +283,9 @@ mod tests {
     /// Each run of a point is a scenario that is right and has what the point says.
     #[test]
     fn points_have_their_settings() {
-        let all = experiment(&Effort::quick(1));
-        // A text of all schemes would be read anew for each of them.
+        let all = experiments(&Effort::quick(1));
         let source = |point: usize| {
-            let mut mine = all.clone();
-            mine.schemes
-                .retain(|it| it.0.starts_with(&name(point, "", 0, 0)[..4]));
-            netsim::Source::from_text("grid", &mine.text().unwrap())
+            netsim::Source::from_text("grid", &all[point].text().unwrap())
                 .with_paper_machine(paper_machine::simulated)
         };
         let settings = |source: &netsim::Source, point: usize, scheme: &str, broken: u32| {

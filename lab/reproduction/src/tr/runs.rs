@@ -83,6 +83,11 @@ impl Runs {
         Self { name, runs }
     }
 
+    /// The runs themselves.
+    pub(crate) fn into_inner(self) -> Vec<(Overrides, Manifest)> {
+        self.runs
+    }
+
     /// A figure of a scheme at a load, over seeds.
     pub fn value(&self, scheme: &str, load: Option<f64>, metric: Metric) -> Option<Estimate> {
         Estimate::of(self.of(scheme, load).filter_map(metric))
