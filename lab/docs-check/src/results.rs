@@ -36,7 +36,7 @@ struct Provenance {
     rows: String,
 }
 
-/// All results.
+/// All results that are kept.
 #[derive(Debug, Default)]
 pub struct Results {
     items: BTreeMap<String, Provenance>,

@@ -28,7 +28,7 @@ pub struct Check {
     pub undecided: bool,
     /// The claim holds at some loads and is contradicted at others, of which the paper names none.
     pub by_load: bool,
-    /// What is compared, as numbers, where it is numbers.
+    /// The numbers that are compared, if it is numbers.
     #[serde(skip)]
     pub numbers: Option<Numbers>,
 }
@@ -38,9 +38,9 @@ pub struct Check {
 pub struct Numbers {
     /// Both ends of the band; those that are not finite are open.
     pub band: (f64, f64),
-    /// The paper's value.
+    /// The value that the paper states.
     pub paper: Option<f64>,
-    /// Ours.
+    /// The value that was measured here.
     pub ours: Option<Estimate>,
 }
 

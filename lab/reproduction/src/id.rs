@@ -9,13 +9,13 @@ use crate::splitter;
 pub enum Id {
     /// All items of the papers.
     All,
-    /// `S1` to `S6`.
+    /// The splitter's, `S1` to `S6`.
     Splitter(usize),
-    /// `C1` to `C13`.
+    /// Cloudburst's, `C1` to `C13`.
     Cloudburst(usize),
-    /// `T1` to `T16`.
+    /// TR's items, `T1` to `T16`.
     Tr(usize),
-    /// What is varied of Cloudburst's testbed, which is no item of the paper.
+    /// The grid of what is varied of Cloudburst's testbed, which is no item of the paper.
     Grid,
 }
 
@@ -58,7 +58,7 @@ impl std::fmt::Display for Id {
     }
 }
 
-/// What is asked for, in the order of the papers; the grid only by its name.
+/// Lists what is asked for, in the order of the papers; the grid only by its name.
 pub fn chosen(ids: &[Id]) -> impl Iterator<Item = Id> {
     let all = ids.is_empty() || ids.contains(&Id::All);
     let figures = Id::figures().filter(move |it| all || ids.contains(it));

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Builds `C7`.
+/// Builds `C7`: the table that is figure 14.
 pub fn table(runs: &[Runs]) -> Figure {
     const NEEDED: [Metric; 5] = [
         needed::<0>,

@@ -39,7 +39,7 @@ pub fn experiment(effort: &Effort) -> Experiment {
     }
 }
 
-/// Builds `T4`.
+/// Builds `T4`: figure 3, long flows.
 pub fn figure(runs: &Runs, gaps: &Runs, effort: &Effort) -> Figure {
     let mut figure = of_motivation(
         "T4",

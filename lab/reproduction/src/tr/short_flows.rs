@@ -40,7 +40,7 @@ fn ends(effort: &Effort) -> [f64; 2] {
     [effort.ratios[0], worst(effort)]
 }
 
-/// Builds `T3`.
+/// Builds `T3`: figure 2(c), short flows.
 pub fn figure(runs: &Runs, loads: &Runs, effort: &Effort) -> Figure {
     let [least, worst] = ends(effort);
     let above = || Band::more(1.0, f64::INFINITY);
