@@ -12,7 +12,9 @@ use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::helpers::bpf_get_hash_recalc;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::TcContext;
-use flow_balance::{Balancer, Drb, EarliestArrival, Ecmp, LetFlow, Packet, PathId, Presto, Rps};
+use flow_balance::{
+    Balancer, Drb, EarliestArrival, Ecmp, LetFlow, Packet, PathId, Presto, Rps, silence_ns,
+};
 use splitter_policy::flow::Class;
 use splitter_policy::paths::{
     BalancerNumber, LivePaths, PathCounters, SitePaths, TunnelQueues, wire_bytes,
@@ -223,7 +225,7 @@ impl Asked<'_> {
         // packets come on several CPUs may be noted out of order.
         let slot = unsafe { &mut *slot.cast::<FlowSlot>() };
         let now_ns = self.packet.now_ns;
-        if now_ns.wrapping_sub(slot.seen_ns) > IDLE_NS {
+        if silence_ns(now_ns, slot.seen_ns) > IDLE_NS {
             slot.state = [0; 7];
         }
         slot.seen_ns = now_ns;

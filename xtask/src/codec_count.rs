@@ -45,7 +45,8 @@ pub(crate) fn task(project: &Project, arguments: &bench::Arguments) -> Result<Ex
                 executed(run)
             };
             let [fewer, more] = TIMES;
-            let instructions = count(more)?.saturating_sub(count(fewer)?);
+            let instructions = count(more)?.checked_sub(count(fewer)?);
+            let instructions = instructions.context("more work took fewer instructions")?;
             counts.entry(codec).or_default().insert(work, instructions);
         }
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use cloudburst::{
-    Endpoint, EndpointConfig, PeerId, Ports,
+    Endpoint, EndpointConfig, PeerId, Ports, SendOptions,
     memory::{Link, MemoryNetwork},
 };
 
@@ -71,9 +71,13 @@ async fn a_demand_for_a_token_costs_a_round_trip_and_no_window() {
     }
 }
 
-/// How long messages take to a server, and to another in its place that was started a second ago, when nothing was
-/// sent for so long.
-async fn around_a_restart(ports: Option<u16>, idle: Duration) -> [[Duration; 3]; 2] {
+/// How long messages take to a server, and to another in its place that was started a second ago, when for so long nobody
+/// was there, and nothing was sent or a message all the time.
+async fn around_a_restart(
+    ports: Option<u16>,
+    absence: Duration,
+    is_sending: bool,
+) -> [[Duration; 3]; 2] {
     let network = MemoryNetwork::new(1);
     let (client, before, peer) = connected(&network, ports).await;
     tokio::time::sleep(AGES[1]).await;
@@ -83,7 +87,13 @@ async fn around_a_restart(ports: Option<u16>, idle: Duration) -> [[Duration; 3];
     network.partition([CLIENT], [SERVER]);
     before.close(Duration::ZERO).await;
     drop(before);
-    tokio::time::sleep(idle).await;
+    if is_sending {
+        let client = client.clone();
+        let options = SendOptions::new().with_idempotent(true);
+        let message = patterned(MESSAGE_BYTES);
+        tokio::spawn(async move { client.send_with(peer, message, options).await });
+    }
+    tokio::time::sleep(absence).await;
     network.heal();
     let _after = server(&network).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -95,9 +105,13 @@ async fn around_a_restart(ports: Option<u16>, idle: Duration) -> [[Duration; 3];
 #[tokio::test(start_paused = true)]
 async fn a_restart_of_the_receiver_costs_two_round_trips_at_most_and_no_window() {
     for ports in [Some(1), Some(4), None] {
-        for (idle_s, round_trips) in [(1, 2), (70, 1), (200, 1)] {
-            let [before, after] = around_a_restart(ports, Duration::from_secs(idle_s)).await;
-            println!("{ports:?} ports, {idle_s} s: {before:?}, and after a restart {after:?}");
+        let cases = [(1, false, 2), (1, true, 2), (70, false, 1), (200, false, 1)];
+        for (idle_s, is_sending, round_trips) in cases {
+            let absence = Duration::from_secs(idle_s);
+            let [before, after] = around_a_restart(ports, absence, is_sending).await;
+            println!(
+                "{ports:?} ports, {idle_s} s, sending {is_sending}: {before:?}, and after a restart {after:?}"
+            );
             let most = before[2] + ROUND_TRIP * round_trips + SLACK;
             assert!(after[0] <= most, "{idle_s} s: {before:?} {after:?}");
             for after in &after[1..] {

@@ -1,7 +1,7 @@
 //! LetFlow: flowlet switching, where a flow that pauses may change paths.
 
 use super::random::draw;
-use super::{Balancer, LastPath, Packet, PathId, Paths};
+use super::{Balancer, LastPath, Packet, PathId, Paths, silence_ns};
 
 /// Flowlet switching, LetFlow (Vanini et al., NSDI 2017): each flowlet takes a path at random,
 /// weighted. Flowlets on slow paths are cut short by their own gaps, which is how load finds its
@@ -41,7 +41,7 @@ impl Balancer for LetFlow {
         packet: &Packet,
     ) -> PathId {
         let candidates = paths.candidates();
-        let silence_ns = packet.now_ns.saturating_sub(flow.last_seen_ns);
+        let silence_ns = silence_ns(packet.now_ns, flow.last_seen_ns);
         flow.last_seen_ns = packet.now_ns;
         match flow.last.within(candidates) {
             Some(last) if silence_ns <= self.gap_ns => last,

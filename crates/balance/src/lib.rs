@@ -90,6 +90,15 @@ pub struct Packet {
     pub flow_hash: u64,
 }
 
+/// The time since a packet was seen, at `now_ns`.
+///
+/// CPUs and packets of one flow have clocks a little apart, so that one may note a time which another
+/// has not reached yet: what was seen later than now was seen just now, and not an age ago.
+#[inline(always)]
+pub const fn silence_ns(now_ns: u64, seen_ns: u64) -> u64 {
+    now_ns.saturating_sub(seen_ns)
+}
+
 /// A load-balancing policy, which selects paths; the value itself is its settings.
 ///
 /// Dispatch is static and loops are bounded by [`MAX_PATHS`], so that a kernel
@@ -110,4 +119,24 @@ pub trait Balancer {
         paths: &P,
         packet: &Packet,
     ) -> PathId;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_later_than_now_was_seen_just_now() {
+        for (now_ns, seen_ns, silence) in [
+            (1_000, 400, 600),
+            (1_000, 1_000, 0),
+            // Of another CPU, which is ahead.
+            (1_000, 1_001, 0),
+            (0, u64::MAX, 0),
+            // A flow that was never seen.
+            (u64::MAX, 0, u64::MAX),
+        ] {
+            assert_eq!(silence_ns(now_ns, seen_ns), silence, "{now_ns} {seen_ns}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Remote backlogs: the queues of the switches behind the paths, as far as they were reported.
 
-use super::{MAX_PATHS, PathId};
+use super::{MAX_PATHS, PathId, silence_ns};
 
 /// The ageing of a remote backlog of which nothing new is reported (A-T3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl RemoteBacklog {
         match ageing {
             Ageing::Never => self.backlog_ns,
             Ageing::Drains => {
-                let since_ns = now_ns.saturating_sub(self.heard_ns);
+                let since_ns = silence_ns(now_ns, self.heard_ns);
                 self.backlog_ns.saturating_sub(since_ns)
             }
         }

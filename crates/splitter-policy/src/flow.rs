@@ -3,6 +3,8 @@
 //! A flow is one direction of a 5-tuple: each border counts what passes it
 //! towards the tunnels (A-S2 of the reproduction notes).
 
+use flow_balance::silence_ns;
+
 use crate::packet::{Addresses, TransportHeader};
 use crate::thresholds::ThresholdIndex;
 
@@ -342,7 +344,6 @@ impl FlowEntry {
     /// Nothing was seen of the flow for `timeout_ns`.
     #[inline(always)]
     pub const fn is_idle(&self, now_ns: u64, timeout_ns: u64) -> bool {
-        // Readings of a tick clock and of other CPUs may lie slightly behind.
-        now_ns.saturating_sub(self.last_seen_ns) >= timeout_ns
+        silence_ns(now_ns, self.last_seen_ns) >= timeout_ns
     }
 }

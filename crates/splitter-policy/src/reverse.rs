@@ -4,6 +4,8 @@
 //! and only counted here, so that a connection can be shown as a whole: which of its directions fills
 //! a tunnel, at a site that downloads.
 
+use flow_balance::silence_ns;
+
 use crate::config::Protocols;
 use crate::flow::{FlowKey, FlowKeyV4, FlowKeyV6};
 use crate::packet::{Transport, TransportHeader, protocol};
@@ -58,7 +60,7 @@ impl ReverseEntry {
     /// Not atomic: where two CPUs take packets of one flow at once, one of them may be missing.
     #[inline(always)]
     pub fn count(&mut self, arrival: &Arrival, idle_timeout_ns: u64) {
-        let is_idle = arrival.now_ns.saturating_sub(self.last_ns) >= idle_timeout_ns;
+        let is_idle = silence_ns(arrival.now_ns, self.last_ns) >= idle_timeout_ns;
         if arrival.opens || is_idle {
             *self = Self::first(arrival);
             return;

@@ -154,7 +154,7 @@ impl AdaptiveController {
         if let Some(back_off) = self.back_off {
             return if now >= back_off.next_at { ANY } else { 0 };
         }
-        if !self.has_window() {
+        if !self.has_window() || self.is_hopeless() {
             return if now >= self.probe.0 { ANY } else { 0 };
         }
         // Of a window of one datagram two may leave, as symbols are cut somewhat shorter. Cut down to one, messages of
@@ -178,15 +178,15 @@ impl AdaptiveController {
     pub(super) fn ready_at(&self) -> Time {
         match self.back_off {
             Some(back_off) => back_off.next_at,
-            None if self.has_window() => self.pacer.ready_at(),
+            None if self.has_window() && !self.is_hopeless() => self.pacer.ready_at(),
             None => self.probe.0,
         }
     }
 
     pub(super) fn sent(&mut self, now: Time, bytes: usize) {
-        if self.in_flight <= 0.0 {
+        if self.in_flight <= 0.0 && !self.is_hopeless() {
             self.probe.0 = now + self.probe.1;
-        } else if !self.has_window() && now >= self.probe.0 {
+        } else if (!self.has_window() || self.is_hopeless()) && now >= self.probe.0 {
             self.probe.1 = self.probe.1.saturating_mul(2).min(MOST_PAUSE);
             self.probe.0 = now + self.probe.1;
         }
@@ -215,6 +215,16 @@ impl AdaptiveController {
             }
             self.probe = (now, MOST_PAUSE);
             self.pacer = Pacer::new(now, 1.0);
+            self.pace(now);
+        }
+    }
+
+    /// The peer was restarted: that nothing was heard told of its absence, and nothing of the network.
+    pub(super) fn discount_silence(&mut self, now: Time) {
+        if let Some(back_off) = self.back_off.take() {
+            (self.window, self.threshold) = back_off.before;
+            self.recovery_until = now;
+            self.rounds.restart(now);
             self.pace(now);
         }
     }
@@ -313,6 +323,10 @@ impl AdaptiveController {
     /// Whether what is lost may be lost by chance: nothing stands in a queue, and what came behind
     /// it has not met one that was full; or no more is lost where one stands.
     fn is_chance(&mut self, now: Time) -> bool {
+        if self.is_hopeless() {
+            // Rounds of a datagram or two show no queue, whatever is lost.
+            return false;
+        }
         let (lost, sent) = self.rounds.loss();
         let (has_queue, has_met) = self.queues();
         if has_queue || has_met {
@@ -351,13 +365,18 @@ impl AdaptiveController {
         self.window < SMALL_DATAGRAMS * self.datagram
     }
 
+    /// Most of what was sent of late is lost. What is in flight says nothing then: it is forgotten with each path that dies.
+    fn is_hopeless(&self) -> bool {
+        self.loss > MOST_LOSS
+    }
+
     fn is_starting(&self) -> bool {
         self.window < self.threshold
     }
 
     /// The pause that one datagram that got through does not end, while most are lost (Karn's algorithm, RFC 6298 §5.7).
     fn lasting_pause(&self) -> Duration {
-        if self.loss > MOST_LOSS {
+        if self.is_hopeless() {
             self.probe.1
         } else {
             Duration::ZERO
@@ -369,7 +388,7 @@ impl AdaptiveController {
         let Some(back_off) = self.back_off.take() else {
             return;
         };
-        if self.loss > MOST_LOSS {
+        if self.is_hopeless() {
             self.probe.1 = self.probe.1.max(back_off.pause);
         }
         let elapsed = now.since(back_off.began);

@@ -178,6 +178,13 @@ impl CongestionController {
         }
     }
 
+    /// Takes back what a silence of the peer has cost, of which it has proved that it was its own: it was restarted.
+    pub fn discount_silence(&mut self, now: Time) {
+        if let Controller::Adaptive(it) = &mut self.0 {
+            it.discount_silence(now);
+        }
+    }
+
     /// Takes what the peer has reported on datagrams. Returns the share that was lost too long, if the circuit
     /// breaker trips with that.
     pub fn acknowledged(

@@ -172,17 +172,17 @@ impl Intake<'_> {
     }
 
     fn restarted(&mut self, peer: PeerId, restarted: Restarted) {
-        let has_discarded = restarted.was_known && restarted.has_discarded;
         if restarted.was_known {
-            self.paths.restarted(peer, has_discarded);
+            self.paths.restarted(peer, restarted.has_discarded);
             self.receiver.restarted(peer, self.statistics);
         }
         let sender = &mut self.outbound.sender;
         let unknown = sender.restarted(peer, restarted.started, self.statistics);
         self.events.extend(unknown);
-        if has_discarded {
+        if restarted.was_known {
+            let discarded = (peer, restarted.has_discarded);
             self.outbound
-                .discarded(self.now, peer, self.paths, self.timers);
+                .restarted(self.now, discarded, self.paths, self.timers);
         }
     }
 

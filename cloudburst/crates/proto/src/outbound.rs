@@ -224,16 +224,20 @@ impl Outbound {
         }
     }
 
-    /// A peer was restarted, and has nothing of what was sent and not given up: all of it is sent again.
-    pub(super) fn discarded(
+    /// A peer was restarted. If it `has_discarded` what was sent, as it has none of the keys, all that was not given up is
+    /// sent again.
+    pub(super) fn restarted(
         &mut self,
         now: Time,
-        peer: PeerId,
+        (peer, has_discarded): (PeerId, bool),
         paths: &PathManager,
         timers: &mut Timers<TimerKey>,
     ) {
-        self.count_in_flight(now, peer, paths);
-        self.repeat(now, peer, paths, timers, Sender::begin_again);
+        self.scheduler.discount_silence(now, peer);
+        if has_discarded {
+            self.count_in_flight(now, peer, paths);
+            self.repeat(now, peer, paths, timers, Sender::begin_again);
+        }
     }
 
     /// Sends a peer's messages again that have to be, each as is said.

@@ -67,6 +67,8 @@ pub(super) struct Path {
     most_missing: u32,
     /// They were reckoned, and the next report says how many there were at most.
     is_recounted: bool,
+    /// The peer was restarted, and its next report counts nothing of before.
+    counts_anew: bool,
     /// Since when nothing was heard of datagrams sent, and how many those are.
     /// Answers do not count: nobody tells of them.
     doubt: Option<Time>,
@@ -124,6 +126,7 @@ impl Path {
             heard: None,
             most_missing: 0,
             is_recounted: false,
+            counts_anew: false,
             doubt: None,
             unheard: 0,
             loss: LossEstimator::default(),

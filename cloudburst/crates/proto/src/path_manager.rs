@@ -250,10 +250,9 @@ impl PathManager {
     pub(super) fn restarted(&mut self, id: PeerId, has_discarded: bool) {
         if let Some(peer) = self.peers.get_mut(id) {
             peer.inbound = Inbound::default();
-            if has_discarded {
-                peer.paths.iter_mut().for_each(Path::discarded);
+            for path in peer.paths.iter_mut() {
+                path.restarted(has_discarded);
             }
-            peer.paths.iter_mut().for_each(Path::restarted);
         }
     }
 

@@ -461,18 +461,55 @@ mod tests {
             let highest = send(path, before + 1);
             assert_eq!(hear(path, before, highest), (before + 1, before, 1));
             send(path, 15);
-            path.discarded();
-            let mut counted = before + took;
-            if is_restarted {
-                path.restarted();
-                counted = 0;
-            }
+            let counted = match is_restarted {
+                true => {
+                    path.restarted(true);
+                    0
+                }
+                false => {
+                    path.discarded();
+                    before + took
+                }
+            };
             assert_eq!(path.in_flight(), 0);
             let highest = send(path, 5);
             assert_eq!(path.in_flight(), 5 * BYTES as u64);
             assert_eq!(hear(path, counted + 5, highest), (5, 5, 0));
             let highest = send(path, 11);
             assert_eq!(hear(path, counted + 6, highest), (11, 1, 10));
+        }
+    }
+
+    /// Nobody can say what of it went to the peer before its restart, and what only to the one after it.
+    #[test]
+    fn what_went_to_a_peer_that_was_restarted_unnoticed_is_not_lost_to_the_network() {
+        for has_retried in [false, true] {
+            let mut paths = paths(1);
+            let path = paths.get_mut(0);
+            let send = |path: &mut Path, count: u32| {
+                for _ in 0..count {
+                    path.flies(Time::ZERO, BYTES, 0);
+                    path.take_sequence(Time::ZERO);
+                }
+            };
+            let hear = |path: &mut Path, received, highest| {
+                let report = path.hear(Time::ZERO, received, highest);
+                let report = report.expect("it is new");
+                (report.sent, report.received, report.lost)
+            };
+            send(path, 10);
+            assert_eq!(hear(path, 10, 9), (10, 10, 0));
+            send(path, 100);
+            if has_retried {
+                path.discarded();
+                send(path, 20);
+            }
+            path.restarted(false);
+            send(path, 3);
+            let sent = if has_retried { 133 } else { 113 };
+            assert_eq!(hear(path, 3, sent - 1), (3, 3, 0));
+            send(path, 11);
+            assert_eq!(hear(path, 4, sent + 10), (11, 1, 10));
         }
     }
 
@@ -510,7 +547,7 @@ mod tests {
                     paths.iter_mut().for_each(Path::discarded);
                 }
                 if turn == restarted {
-                    paths.iter_mut().for_each(Path::restarted);
+                    paths.iter_mut().for_each(|it| it.restarted(received % 2 == 0));
                 }
                 for _ in 0..more {
                     paths.sending(now, 0, BYTES, NS_PER_BYTE);

@@ -201,6 +201,14 @@ impl Scheduler {
         self.requeue_earlier(id);
     }
 
+    /// A peer was restarted, and is sent to as before.
+    pub(super) fn discount_silence(&mut self, now: Time, id: PeerId) {
+        if let Some(peer) = self.peers.get_mut(id) {
+            peer.controller.discount_silence(now);
+        }
+        self.requeue_earlier(id);
+    }
+
     /// A peer has reported on datagrams: its rate changes, and perhaps it need not wait so long.
     /// Returns the share that was lost too long, if its circuit breaker trips with that.
     pub(super) fn acknowledged(

@@ -232,6 +232,9 @@ impl Rig {
     }
 }
 
+/// Why `cloudburst perf` says that a message failed whose time was over.
+const TOO_LATE: &str = "message given up: the time is over";
+
 /// A sender of messages, or cubic where there is no program.
 #[derive(Clone, Copy)]
 pub(super) struct Flow<'a> {
@@ -265,7 +268,7 @@ fn output(sender: &mut Running) -> Result<(Value, f64)> {
     let status = sender.0.wait()?;
     let seconds = sender.1.elapsed().as_secs_f64();
     let report: Option<Value> = serde_json::from_str(&text).ok();
-    let has_starved = report.as_ref().is_some_and(has_delivered_nothing);
+    let has_starved = status.code() == Some(1) && report.as_ref().is_some_and(has_starved);
     ensure!(
         status.success() || has_starved,
         "a sender failed: {status}: {text}"
@@ -273,10 +276,12 @@ fn output(sender: &mut Running) -> Result<(Value, f64)> {
     Ok((report.context("a sender printed no JSON")?, seconds))
 }
 
-/// Whether this is the report of `cloudburst perf`, which fails then, that nothing was delivered: a rate of nothing, and
-/// no reason to end what is measured.
-fn has_delivered_nothing(report: &Value) -> bool {
-    report["delivered"] == 0
+/// Whether this is the report of `cloudburst perf`, which fails then, that messages were offered and their time was over
+/// before any was delivered: a rate of nothing, and no reason to end what is measured.
+fn has_starved(report: &Value) -> bool {
+    let failures = report["failures"].as_object();
+    let are_late = failures.is_some_and(|it| it.keys().all(|reason| reason == TOO_LATE));
+    report["offered"].as_u64() > Some(0) && report["delivered"] == 0 && are_late
 }
 
 /// Waits for a sender. Returns what got there, in bits per second.
@@ -307,8 +312,15 @@ mod tests {
 
     #[test]
     fn who_has_starved_has_a_rate_of_nothing() {
-        let starved = r#"{ "delivered": 0, "seconds": 0.01, "goodput_bits_per_s": 0.0 }"#;
-        assert_eq!(goodput(&mut sender(starved, 1), true).unwrap(), 0.0);
+        let report = |failure: &str| {
+            let figures =
+                r#""offered": 2, "delivered": 0, "seconds": 0.01, "goodput_bits_per_s": 0.0"#;
+            format!(r#"{{ {figures}, "failures": {{ "{failure}": 1 }} }}"#)
+        };
+        let starved = report(TOO_LATE);
+        assert_eq!(goodput(&mut sender(&starved, 1), true).unwrap(), 0.0);
+        assert!(goodput(&mut sender(&starved, 101), true).is_err());
+        assert!(goodput(&mut sender(&report("not allowed"), 1), true).is_err());
         let refused = goodput(&mut sender(r#"{ "error": "no key" }"#, 1), true);
         assert!(refused.unwrap_err().to_string().contains("no key"));
         assert!(goodput(&mut sender("", 0), true).is_err());

@@ -49,7 +49,8 @@ impl AdaptiveController {
         let share = share(lost, sent.max((prior / self.datagram) as u32));
         self.cubic.reduced(prior);
         let mut window = prior * BETA;
-        let (was_starting, was_used) = (self.is_starting(), self.is_used());
+        // Where most is lost, little is in flight for that.
+        let (was_starting, was_used) = (self.is_starting(), self.is_used() || self.is_hopeless());
         let is_blind = was_starting && self.start == Start::Alone;
         let is_queue = self.rounds.has_queue();
         if is_blind || is_queue && (self.is_unvalidated || share > MUCH_LOSS) {

@@ -52,11 +52,12 @@ impl Path {
             // As many as arrived of what was taken for discarded could be lost later without being missed.
             self.most_missing = self.most_missing.min(missing);
         }
+        let counts_anew = core::mem::take(&mut self.counts_anew);
         let (new_sent, new_received) = match self.heard {
             Some(heard) => {
                 let new_sent = highest.saturating_sub(heard.highest);
                 match received.checked_sub(heard.received) {
-                    Some(new_received @ 1..) => (new_sent, new_received),
+                    Some(new_received @ 1..) if !counts_anew => (new_sent, new_received),
                     // A peer that was restarted counts again, from what was sent since.
                     _ => (new_sent.min(received.into()), received),
                 }
@@ -68,7 +69,12 @@ impl Path {
             }
         };
         let new_sent = new_sent.min(u64::from(u32::MAX)) as u32;
-        let new_lost = self.lost(missing, received).min(new_sent);
+        let new_lost = if counts_anew {
+            self.most_missing = missing;
+            0
+        } else {
+            self.lost(missing, received).min(new_sent)
+        };
         self.loss
             .sample(new_sent, new_sent.saturating_sub(new_received));
         self.heard = Some(Heard {
@@ -121,13 +127,23 @@ impl Path {
         (self.doubt, self.unheard) = (None, 0);
     }
 
-    /// The peer was restarted: what it counted before is missing of what it counts now.
-    pub(crate) fn restarted(&mut self) {
+    /// The peer was restarted: what it counted before is missing of what it counts now. What was sent by keys that it
+    /// does not have it `has_discarded`; else nobody can say which of it went to the one before.
+    pub(crate) fn restarted(&mut self, has_discarded: bool) {
+        if has_discarded {
+            self.discarded();
+        }
         if let Some(heard) = &mut self.heard {
             let counted = core::mem::take(&mut heard.received);
             self.most_missing = self.most_missing.wrapping_add(counted);
-            self.is_recounted = true;
+            (self.is_recounted, self.counts_anew) = (true, !has_discarded);
         }
+    }
+
+    /// Whether the peer has reported nothing since it was taken to have discarded what was sent: its first reports may
+    /// be of just that.
+    pub(crate) const fn is_recounted(&self) -> bool {
+        self.is_recounted
     }
 
     /// An answer came to what went by it, without a count of what arrives: who knows nothing of

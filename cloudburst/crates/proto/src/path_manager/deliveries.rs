@@ -8,7 +8,7 @@ use super::{PathManager, PeerPaths, path_health};
 use crate::{
     event::{Health, PeerId},
     packet::{Echo, Header, Pong, Reports},
-    path::DeliveryReport,
+    path::{DeliveryReport, Path},
     time::Time,
 };
 
@@ -43,8 +43,14 @@ impl PathManager {
         }
         let mut is_counted = false;
         for report in reports {
-            is_counted |= report.path == echo.path;
-            if let Some(new) = peer.paths.hear(now, &report) {
+            let heard = peer.paths.hear(now, &report);
+            if report.path == echo.path {
+                // What is not new delivers all the same, where it was taken for discarded.
+                let is_recounted = |path: &mut Path| path.is_recounted();
+                let may_be_dead = peer.paths.by_id(echo.path).is_some_and(is_recounted);
+                is_counted |= heard.is_some() || !may_be_dead;
+            }
+            if let Some(new) = heard {
                 peer.has_discarded = false;
                 peer.note(&new, &mut news);
                 let changes = &mut self.changes;

@@ -199,12 +199,15 @@ fn held_for_each_incoming(message_bytes: usize) -> f64 {
 
 #[test]
 fn an_incoming_message_takes_the_memory_that_is_stated() {
-    for [small, large] in [[20_000, 60_000], [60_000, 120_000]] {
-        let [of_small, of_large] = [small, large].map(held_for_each_incoming);
-        println!("{of_small:.0} bytes with a message of {small}, {of_large:.0} of {large}");
-        // Twice what is more of it, and what is kept of one more block of 64 symbols.
-        let of_byte = (of_large - of_small - 1_300.0) / (large - small) as f64;
-        assert!((1.95..2.05).contains(&of_byte), "{of_byte} bytes for each");
+    let held = [20_000, 60_000, 120_000].map(|bytes| (bytes, held_for_each_incoming(bytes)));
+    for [(small, of_small), (large, of_large)] in [[held[0], held[1]], [held[1], held[2]]] {
+        // Twice what is more of it; and 1.3 KiB for 64 symbols of some 1,200 bytes are 0.02 for each byte.
+        let of_byte = (of_large - of_small) / (large - small) as f64;
+        println!("{of_small:.0} bytes with {small}, {of_large:.0} with {large}: {of_byte:.3} each");
+        assert!((2.0..2.05).contains(&of_byte), "{of_byte} bytes for each");
+        // And nothing besides but the peer and its path.
+        let own = of_small - of_byte * small as f64;
+        assert!((7_500.0..11_500.0).contains(&own), "{own} bytes besides");
     }
 }
 

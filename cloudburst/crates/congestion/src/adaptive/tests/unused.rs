@@ -33,6 +33,16 @@ fn losses_leave_four_datagrams_of_a_window_that_is_not_used() {
 }
 
 #[test]
+fn losses_of_nearly_all_leave_less_than_four_datagrams() {
+    let mut rig = rig_with(0.0);
+    for _ in 0..20 {
+        let sent = rig.send(ROUND_TRIP, 2);
+        rig.acknowledge(sent, sent, QUEUE);
+    }
+    assert!(rig.window() < 2.1, "{}", rig.window());
+}
+
+#[test]
 fn window_that_was_not_used_is_found_again_as_quickly_as_in_slow_start() {
     let mut rig = rig_with(f64::INFINITY);
     lose_one_of_two(&mut rig);
@@ -77,4 +87,24 @@ fn small_window_does_not_take_its_own_datagrams_for_a_queue_while_rates_are_unkn
             "{datagrams} {bytes_per_s:?}"
         );
     }
+}
+
+/// What is in flight is forgotten with a path that dies, and paths die again and again then.
+#[test]
+fn pauses_are_kept_where_nearly_all_is_lost_and_paths_die() {
+    let mut rig = rig_with(0.0);
+    for _ in 0..10 {
+        let sent = rig.send(ROUND_TRIP, 2);
+        rig.acknowledge(sent, sent, EMPTY);
+    }
+    let mut left = 0;
+    for _ in 0..1_000 {
+        if rig.controller.credit(rig.now) > 0 {
+            rig.controller.sent(rig.now, MIN_DATAGRAM_BYTES);
+            left += 1;
+        }
+        rig.controller.set_in_flight(0);
+        rig.now = rig.now + Duration::from_millis(1);
+    }
+    assert!((3..=8).contains(&left), "{left} datagrams in a second");
 }
