@@ -8,16 +8,16 @@ use netsim::{Experiment, Manifest, Overrides, ScenarioError, Source, run, run_wi
 
 /// A flowlet goes to the emptier of two paths (power of two choices, Mitzenmacher 2001).
 #[derive(Clone, Copy, Debug)]
-struct EmptierOfTwo {
+pub(crate) struct EmptierOfTwo {
     /// A longer silence ends a flowlet.
-    gap_ns: u64,
+    pub(crate) gap_ns: u64,
     /// What looks random is a hash of this, the flow and a count.
-    seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// What is kept of a flow; the default is a new one.
 #[derive(Clone, Copy, Debug, Default)]
-struct Flowlet {
+pub(crate) struct Flowlet {
     path: Option<PathId>,
     last_ns: u64,
     count: u64,
@@ -67,7 +67,7 @@ fn mix(value: u64) -> u64 {
 }
 
 /// Web search in a fat tree of 16 hosts at load 0.7.
-const SCENARIO: &str = "about = 'Policies that change paths at gaps, in a fat tree'
+pub(crate) const SCENARIO: &str = "about = 'Policies that change paths at gaps, in a fat tree'
 topology.fat_tree = { k = 4, host_gbps = 10, link_gbps = 10, link_delay_us = 1 }
 balance.letflow_gap_us = 50
 transport.recovery = 'sack'

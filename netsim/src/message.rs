@@ -23,6 +23,8 @@ pub(crate) struct Message {
     pub(crate) is_background: bool,
     /// Segments that had arrived when it was complete.
     pub(crate) needed: u32,
+    /// Segments that had been sent when it was complete.
+    pub(crate) sent_by_end: u32,
     /// Start time: when the message, or the request for it, was due.
     pub(crate) start_ns: u64,
     /// Arrival of its last byte; [`UNFINISHED`] before.
@@ -40,6 +42,10 @@ pub(crate) struct Pool {
     pub(crate) untaken: u32,
     /// Segments that have not arrived.
     pub(crate) missing: u32,
+    /// Round trips of the first subflow until the others join.
+    pub(crate) rounds: u8,
+    /// The first subflow's segment whose ACK ends the present round trip.
+    pub(crate) round_end: u32,
 }
 
 /// Stands for the end of a message that is not complete.

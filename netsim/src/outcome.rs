@@ -73,6 +73,8 @@ pub struct FlowRecord {
     pub segments: u32,
     /// Segments that had arrived when it was complete.
     pub needed: u32,
+    /// Segments that had been sent when it was complete, those on their way included.
+    pub sent_by_end: u32,
 }
 
 /// A link between two switches, one way.
@@ -83,6 +85,10 @@ pub struct PathRecord {
     /// It leads from a switch that has hosts: load balancing is about these.
     #[serde(skip)]
     pub is_uplink: bool,
+    /// Bytes of long flows' data that a leaf sent there, headers included: of messages above the last bound of the
+    /// scenario's classes, those of the background included. 0 in another topology than leaf-spine.
+    #[serde(skip)]
+    pub long_bytes: u64,
     /// Share of the run's time that it was sending.
     pub utilisation: f64,
     /// Packets lost at its port.
@@ -188,6 +194,8 @@ struct MessageStats {
     out_of_order: u32,
     /// 0 unless it is coded.
     symbols: u32,
+    /// Of a coded one.
+    sent_by_end: u32,
 }
 
 /// MessageStats of all flows of each message.
@@ -195,8 +203,13 @@ fn by_message(hosts: &Hosts) -> Vec<MessageStats> {
     let mut all = vec![MessageStats::default(); hosts.messages.len()];
     if let Some(cloudburst) = &hosts.cloudburst {
         for (number, stats) in (0..).zip(&mut all) {
-            if let Some((sum, symbols)) = cloudburst.stats(number) {
-                (stats.sum, stats.symbols) = (sum, symbols);
+            if let Some((sum, symbols, sent_by_end)) = cloudburst.stats(number) {
+                *stats = MessageStats {
+                    sum,
+                    symbols,
+                    sent_by_end,
+                    ..*stats
+                };
             }
         }
     }
@@ -226,6 +239,7 @@ fn record(number: u32, message: &Message, stats: MessageStats, mss: u16) -> Flow
         sum: stats,
         out_of_order,
         symbols,
+        sent_by_end,
     } = stats;
     let is_coded = symbols > 0;
     FlowRecord {
@@ -255,6 +269,11 @@ fn record(number: u32, message: &Message, stats: MessageStats, mss: u16) -> Flow
         } else {
             message.needed
         },
+        sent_by_end: if is_coded {
+            sent_by_end
+        } else {
+            message.sent_by_end
+        },
     }
 }
 
@@ -263,6 +282,7 @@ fn paths(network: &Network, end_ns: u64) -> Vec<PathRecord> {
     let record = |(number, port): (usize, &Port)| PathRecord {
         link: network.link_name(number),
         is_uplink: network.is_uplink(number),
+        long_bytes: network.long_bytes[number],
         utilisation: port.time_of_ns(port.sent_bytes) as f64 / end_ns.max(1) as f64,
         drops: port.drops,
         marks: port.marks,

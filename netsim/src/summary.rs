@@ -72,6 +72,9 @@ pub struct ClassSummary {
     pub sent_ratio: Option<f64>,
     /// Mean over flows: segments that had arrived when the message was complete, of those it has.
     pub needed_ratio: Option<f64>,
+    /// Mean over flows: segments that had been sent when the message was complete, of those it has.
+    #[serde(default)]
+    pub sent_by_end_ratio: Option<f64>,
 }
 
 /// How evenly paths were used.
@@ -82,6 +85,10 @@ pub struct PathSummary {
     /// Standard deviation among the uplinks of a leaf, or another switch with hosts, which is what load balancing is about: the
     /// root of the mean variance over these switches.
     pub deviation: f64,
+    /// Standard deviation among the uplinks of a leaf of what they carried of long flows, of its mean: the root of the
+    /// mean square over leaves. Long are messages above the last bound of the classes. Nothing where leaves sent none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long_deviation: Option<f64>,
     /// Largest share of time that one of these links was sending.
     pub max_utilisation: f64,
     /// Packets lost on them.
@@ -238,6 +245,7 @@ impl ClassSummary {
             queued_us: None,
             sent_ratio: None,
             needed_ratio: None,
+            sent_by_end_ratio: None,
         }
     }
 
@@ -266,6 +274,7 @@ impl ClassSummary {
             queued_us: finite(us(sum(|it| it.queued_ns)) / arrived as f64),
             sent_ratio: ratio(|it| it.sent),
             needed_ratio: ratio(|it| it.needed),
+            sent_by_end_ratio: ratio(|it| it.sent_by_end),
             ..Self::of_times(class, &times_ns)
         }
     }
@@ -279,6 +288,7 @@ impl PathSummary {
         Self {
             mean_utilisation: mean,
             deviation: deviation(paths),
+            long_deviation: long_deviation(paths),
             max_utilisation: paths.iter().map(|it| it.utilisation).fold(0.0, f64::max),
             drops: paths.iter().map(|it| u64::from(it.drops)).sum(),
             marks: paths.iter().map(|it| u64::from(it.marks)).sum(),
@@ -287,8 +297,24 @@ impl PathSummary {
 }
 
 fn deviation(paths: &[PathRecord]) -> f64 {
+    let switches = by_switch(paths, |it| it.utilisation);
+    let variances = switches.iter().map(|it| it.1);
+    (variances.sum::<f64>() / switches.len().max(1) as f64).sqrt()
+}
+
+fn long_deviation(paths: &[PathRecord]) -> Option<f64> {
+    let switches = by_switch(paths, |it| it.long_bytes as f64).into_iter();
+    let squares = switches
+        .filter(|it| it.0 > 0.0)
+        .map(|(mean, variance)| variance / mean.powi(2));
+    let squares: Vec<f64> = squares.collect();
+    finite((squares.iter().sum::<f64>() / squares.len() as f64).sqrt())
+}
+
+/// Mean and variance of a value over the uplinks of each switch that has some.
+fn by_switch(paths: &[PathRecord], value: fn(&PathRecord) -> f64) -> Vec<(f64, f64)> {
     let switch = |it: &PathRecord| it.link.split("->").next().unwrap_or_default().to_owned();
-    let mut variances = Vec::new();
+    let mut each = Vec::new();
     let mut uplinks: Vec<&PathRecord> = paths.iter().filter(|it| it.is_uplink).collect();
     let mut first = BTreeMap::new();
     for (index, it) in uplinks.iter().enumerate() {
@@ -298,11 +324,11 @@ fn deviation(paths: &[PathRecord]) -> f64 {
     uplinks.sort_by_key(|it| first[&switch(it)]);
     for uplinks in uplinks.chunk_by(|first, second| switch(first) == switch(second)) {
         let count = uplinks.len() as f64;
-        let mean = uplinks.iter().map(|it| it.utilisation).sum::<f64>() / count;
-        let squares = uplinks.iter().map(|it| (it.utilisation - mean).powi(2));
-        variances.push(squares.sum::<f64>() / count);
+        let mean = uplinks.iter().map(|it| value(it)).sum::<f64>() / count;
+        let squares = uplinks.iter().map(|it| (value(it) - mean).powi(2));
+        each.push((mean, squares.sum::<f64>() / count));
     }
-    (variances.iter().sum::<f64>() / variances.len().max(1) as f64).sqrt()
+    each
 }
 
 fn us(ns: u64) -> f64 {
@@ -322,6 +348,7 @@ mod tests {
         let path = |link: &str, utilisation| PathRecord {
             link: link.to_owned(),
             is_uplink: link.starts_with("leaf"),
+            long_bytes: 0,
             utilisation,
             drops: 0,
             marks: 0,
@@ -334,6 +361,12 @@ mod tests {
             path("spine0->leaf0", 0.0),
         ];
         assert!((deviation(&paths) - 0.1).abs() < 1e-12);
+        assert_eq!(long_deviation(&paths), None);
+        // The second leaf sent no long flows, and no spine counts.
+        let long = [1_000, 3_000, 0, 0, 9_000].into_iter().zip(paths);
+        let long = long.map(|(long_bytes, path)| PathRecord { long_bytes, ..path });
+        let long = long_deviation(&long.collect::<Vec<_>>());
+        assert!(long.is_some_and(|it| (it - 0.5).abs() < 1e-12), "{long:?}");
     }
 
     #[test]

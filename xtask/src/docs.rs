@@ -30,7 +30,8 @@ pub(crate) struct Arguments {
     /// Also check links, anchors, command lines, figures and numbers.
     #[arg(long, conflicts_with = "figures")]
     check: bool,
-    /// Draw the figures again from their descriptions in docs/figures, and build nothing.
+    /// Draw the figures again from their descriptions in docs/figures, and write what pages have of results;
+    /// build nothing.
     #[arg(long)]
     figures: bool,
 }

@@ -1,5 +1,5 @@
 //! Reports of measurements: [summary statistics](Summary) of samples, [confidence
-//! intervals](Estimate), [medians with bounds](Median), [tables](Table), [plots](Plot) and [bars](Bars) as SVG, and [pages](Page) that hold all of
+//! intervals](Estimate), [medians with bounds](Median), [tables](Table), [plots](Plot), [bars](Bars) and [claims](Claims) as SVG, and [pages](Page) that hold all of
 //! it in one HTML file without references to anything outside.
 //!
 //! Colours come from the page's style sheet, so plots and tables follow the reader's light or dark
@@ -19,6 +19,7 @@
 //! ```
 
 mod bars;
+mod claims;
 mod colours;
 mod estimate;
 mod median;
@@ -30,6 +31,7 @@ mod table;
 
 pub use self::{
     bars::Bars,
+    claims::{Claim, Claims},
     colours::COLOURS as STYLE_SHEET,
     estimate::Estimate,
     median::Median,

@@ -2,7 +2,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::{Bars, Plot, Table, colours::COLOURS};
+use crate::{Bars, Claims, Plot, Table, colours::COLOURS};
 
 const LAYOUT: &str = "
 :root { color-scheme: light dark; }
@@ -74,6 +74,11 @@ impl Page {
     /// Adds bars in SVG.
     pub fn bars(self, bars: &Bars) -> Self {
         self.part(html! { figure { (bars.to_markup()) } })
+    }
+
+    /// Adds claims in SVG.
+    pub fn claims(self, claims: &Claims) -> Self {
+        self.part(html! { figure { (claims.to_markup()) } })
     }
 
     /// The whole file. It refers to nothing outside of itself.

@@ -40,6 +40,13 @@ impl Table {
         table.to_string()
     }
 
+    /// Returns the header and then each row, for files of comma-separated values.
+    pub fn records(&self) -> impl Iterator<Item = &[String]> {
+        std::iter::once(&self.header)
+            .chain(&self.rows)
+            .map(Vec::as_slice)
+    }
+
     pub(crate) fn to_markup(&self) -> Markup {
         html! {
             div.scroll {

@@ -1,5 +1,5 @@
 //! The book held against what there is: its links and anchors, the command lines that it shows, which
-//! are executed where that can be, and its figures with the numbers in them.
+//! are executed where that can be, and its figures with the numbers in them, results of the reproduction among them.
 //!
 //! Each check returns a line about what it looked at, and what is wrong with its place.
 
@@ -11,9 +11,11 @@ pub mod drawing;
 pub mod figures;
 pub mod links;
 pub mod narrow;
+pub mod numbers;
 pub mod outputs;
 pub mod pages;
 pub mod plot;
+pub mod results;
 pub mod rig;
 pub mod shell;
 

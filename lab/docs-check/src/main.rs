@@ -5,7 +5,9 @@ use std::{fs, net::SocketAddr, path::PathBuf, process::ExitCode, time::Instant};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use docs_check::{Faults, blocks, commands, dashboard::Recording, figures, links, narrow, pages};
+use docs_check::{
+    Faults, blocks, commands, dashboard::Recording, figures, links, narrow, pages, results,
+};
 
 /// Draw the book's figures, and hold the book against what there is.
 #[derive(Parser)]
@@ -20,7 +22,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Draw all figures from their descriptions.
+    /// Draw all figures from their descriptions, and write the blocks that pages have of results.
     Figures,
     /// Ask a Prometheus what the dashboard of the splitter asks, and keep the answers for its picture.
     Dashboard {
@@ -52,6 +54,9 @@ fn main() -> Result<ExitCode> {
             for line in figures::draw(&root)? {
                 println!("{line}");
             }
+            for line in results::write(&root, &pages::read(&root)?)? {
+                println!("{line}");
+            }
             return Ok(ExitCode::SUCCESS);
         }
         Task::Dashboard {
@@ -80,6 +85,7 @@ fn main() -> Result<ExitCode> {
         Ok(())
     };
     report("figures", &|| figures::check(&root, &pages))?;
+    report("results", &|| results::check(&root, &pages))?;
     report("links of the book", &|| links::check_html(&book))?;
     report("links of other pages", &|| {
         links::check_markdown(&root, &pages)

@@ -190,7 +190,14 @@ fn commit() -> Option<String> {
         output.status.success().then(|| text.trim().to_owned())
     };
     let mut commit = git(&["rev-parse", "HEAD"])?;
-    if !git(&["status", "--porcelain"])?.is_empty() {
+    // What programs are made of; pages are not.
+    let sources = [
+        "--",
+        ":/",
+        ":(exclude,top)docs",
+        ":(exclude,top)CHANGELOG.md",
+    ];
+    if !git(&[&["status", "--porcelain"], &sources[..]].concat())?.is_empty() {
         commit.push('+');
     }
     Some(commit)

@@ -5,8 +5,10 @@
 //! [`tr`](crate::tr) are.
 
 pub mod choices;
+pub mod coding_rates;
 pub mod deep_dive;
 pub mod experiment;
+pub mod grid;
 pub mod large;
 pub mod testbed;
 
@@ -37,6 +39,10 @@ pub struct Effort {
     pub large_seeds: u64,
     /// Messages in each run.
     pub large_messages: u32,
+    /// Seeds of the grid's runs.
+    pub grid_seeds: u64,
+    /// Messages in each of them.
+    pub grid_messages: u32,
     /// Shares of the link in an oversubscribed fabric, in tenths.
     pub shares: Vec<u32>,
     /// Runs at the same time.
@@ -56,6 +62,8 @@ impl Effort {
             incast_seeds: 10,
             large_seeds: 5,
             large_messages: 4_000,
+            grid_seeds: 5,
+            grid_messages: 4_000,
             shares: (1..=10).collect(),
             jobs,
             shard: Shard::WHOLE,
@@ -72,6 +80,8 @@ impl Effort {
             incast_seeds: 2,
             large_seeds: 2,
             large_messages: 300,
+            grid_seeds: 1,
+            grid_messages: 200,
             shares: vec![2, 5, 10],
             jobs,
             shard: Shard::WHOLE,
@@ -90,6 +100,7 @@ pub struct Simulated<'a> {
     failures: OnceCell<Runs>,
     large: OnceCell<Runs>,
     shares: OnceCell<Runs>,
+    grid: OnceCell<Runs>,
 }
 
 impl<'a> Simulated<'a> {
@@ -105,6 +116,7 @@ impl<'a> Simulated<'a> {
             failures: OnceCell::new(),
             large: OnceCell::new(),
             shares: OnceCell::new(),
+            grid: OnceCell::new(),
         }
     }
 
@@ -118,11 +130,36 @@ impl<'a> Simulated<'a> {
             4 => choices::tails(self.choices()?),
             5 => testbed::means(self.rates()?),
             6 => testbed::tails(self.rates()?, self.buffers()?, &self.effort),
-            7 => testbed::coding_rates(self.rates()?),
+            7 => coding_rates::table(self.rates()?),
             8 => deep_dive::incast(self.incast()?, &self.effort),
             9 => deep_dive::failures(self.failures()?),
             10 => large::tails(self.large()?),
             _ => large::shares(self.shares()?, &self.effort),
+        })
+    }
+
+    /// The grid of what the paper leaves open of its testbed.
+    ///
+    /// # Errors
+    ///
+    /// When a manifest cannot be written.
+    pub fn grid(&self) -> Result<Figure> {
+        Ok(grid::score::figure(self.prepare_grid()?, &self.effort))
+    }
+
+    /// Runs what the grid takes, or the shard of it.
+    ///
+    /// # Errors
+    ///
+    /// When a manifest cannot be written.
+    pub fn prepare_grid(&self) -> Result<&Runs> {
+        filled(&self.grid, || {
+            let mut all = Vec::new();
+            for it in grid::experiments(&self.effort) {
+                let runs = it.run(self.directory, self.effort.jobs, self.effort.shard)?;
+                all.extend(runs.into_inner());
+            }
+            Ok(Runs::new("grid", all))
         })
     }
 

@@ -46,7 +46,11 @@ fn at_recommended(sweep: &Sweep) -> Check {
     let outside = (low - ours).max(ours - high);
     let miss = (outside > 0.0).then(|| format!("by {outside:.3}"));
     let what = "n = 64, d = 5";
-    Check::new(what, "1.09", "1.05 to 1.15", format!("{ours:.3}"), miss)
+    Check::new(what, "1.09", "1.05 to 1.15", format!("{ours:.3}"), miss).with_numbers(
+        (low, high),
+        Some(1.09),
+        ours,
+    )
 }
 
 fn beyond_recommended(sweep: &Sweep) -> Check {
@@ -55,7 +59,7 @@ fn beyond_recommended(sweep: &Sweep) -> Check {
     let miss = (most > 1.05).then(|| format!("by {:.3}", most - 1.05));
     let what = "n = 64, d = 7 to 10";
     let ours = format!("at most {most:.3}");
-    Check::new(what, "as at d = 5", "<= 1.05", ours, miss)
+    Check::new(what, "as at d = 5", "<= 1.05", ours, miss).with_numbers((0.0, 1.05), None, most)
 }
 
 fn drops_to_recommended(sweep: &Sweep) -> Check {

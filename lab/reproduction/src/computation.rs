@@ -78,7 +78,8 @@ fn checks(sweep: &Sweep, accounting: Accounting) -> Vec<Check> {
             "< 1.5",
             format!("{least:.2} to {most:.2}"),
             excess,
-        ),
+        )
+        .with_numbers((0.0, MOST_GROWTH), None, most),
     ]
 }
 

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
-use flow_report::{Plot, Table};
+use flow_report::{Claim, Claims, Estimate, Plot, Table};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -26,6 +26,22 @@ pub struct Check {
     pub refuted: bool,
     /// So little was measured that it decides nothing.
     pub undecided: bool,
+    /// The claim holds at some loads and is contradicted at others, of which the paper names none.
+    pub by_load: bool,
+    /// The numbers that are compared, if it is numbers.
+    #[serde(skip)]
+    pub numbers: Option<Numbers>,
+}
+
+/// The numbers of a check, in one unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Numbers {
+    /// Both ends of the band; those that are not finite are open.
+    pub band: (f64, f64),
+    /// The value that the paper states.
+    pub paper: Option<f64>,
+    /// The value that was measured here.
+    pub ours: Option<Estimate>,
 }
 
 /// How an item came out.
@@ -41,6 +57,10 @@ pub enum Verdict {
     /// None misses, and of some too little was measured.
     #[serde(rename = "not decided")]
     NotDecided,
+    /// None misses at all loads, and some hold at some loads and are contradicted at others; the paper does not say which
+    /// it has.
+    #[serde(rename = "depends on load")]
+    DependsOnLoad,
     /// There is nothing to measure; the item's note says why.
     Note,
 }
@@ -52,6 +72,7 @@ impl std::fmt::Display for Verdict {
             Self::Outside => "outside",
             Self::Refuted => "refuted",
             Self::NotDecided => "not decided",
+            Self::DependsOnLoad => "depends on load",
             Self::Note => "note",
         })
     }
@@ -69,6 +90,20 @@ impl Check {
             miss,
             refuted: false,
             undecided: false,
+            by_load: false,
+            numbers: None,
+        }
+    }
+
+    /// The same check with its numbers: the band, the paper's value and ours.
+    pub fn with_numbers(self, band: (f64, f64), paper: Option<f64>, ours: f64) -> Self {
+        let ours = Some(Estimate {
+            mean: ours,
+            half_width: None,
+        });
+        Self {
+            numbers: Some(Numbers { band, paper, ours }),
+            ..self
         }
     }
 
@@ -86,6 +121,7 @@ impl Check {
         match &self.miss {
             None => "holds".to_owned(),
             Some(miss) if self.refuted => format!("refuted: {miss}"),
+            Some(miss) if self.by_load => format!("depends on load: {miss}"),
             Some(miss) if self.undecided => format!("not decided: {miss}"),
             Some(miss) => format!("misses: {miss}"),
         }
@@ -153,8 +189,10 @@ impl Figure {
             Verdict::Reproduced
         } else if some(|it| it.refuted) {
             Verdict::Refuted
-        } else if some(|it| !it.holds && !it.undecided) {
+        } else if some(|it| !it.holds && !it.undecided && !it.by_load) {
             Verdict::Outside
+        } else if some(|it| it.by_load) {
+            Verdict::DependsOnLoad
         } else {
             Verdict::NotDecided
         }
@@ -216,6 +254,27 @@ impl Figure {
         checks
     }
 
+    /// Draws the checks that compare numbers: the paper's beside ours.
+    pub fn claims(&self) -> Option<Claims> {
+        let claim = |it: &Check| {
+            let numbers = it.numbers?;
+            Some(Claim {
+                name: it.what.clone(),
+                band: numbers.band,
+                stated: numbers.paper,
+                measured: numbers.ours,
+                text: match numbers.ours {
+                    // Of several values there is one in the picture.
+                    Some(ours) if it.ours.contains(',') => ours.to_text(3),
+                    _ => it.ours.clone(),
+                },
+            })
+        };
+        let rows: Vec<Claim> = self.checks.iter().filter_map(claim).collect();
+        let title = format!("{}: {}", self.id, self.title);
+        (!rows.is_empty()).then(|| Claims::new(title, rows))
+    }
+
     /// Writes the figure for the terminal.
     pub fn to_text(&self) -> String {
         let checks = self.checks_table();
@@ -231,8 +290,8 @@ impl Figure {
         text
     }
 
-    /// Writes what was measured to `<id>.csv` and `<id>.svg`, and how it compares
-    /// with the paper to `<id>-checks.csv`.
+    /// Writes what was measured to `<id>.csv` and `<id>.svg`, its tables to `<id>-table.csv`, and how it
+    /// compares with the paper to `<id>-checks.csv` and `<id>-paper.svg`.
     ///
     /// # Errors
     ///
@@ -240,11 +299,39 @@ impl Figure {
     pub fn write(&self, directory: &Path) -> Result<()> {
         fs::create_dir_all(directory)
             .with_context(|| format!("cannot create the directory {}", directory.display()))?;
+        for (name, content) in self.files()? {
+            let file = directory.join(name);
+            fs::write(&file, content)
+                .with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Names and contents of its files, that of its rows first.
+    ///
+    /// # Errors
+    ///
+    /// If a row cannot be encoded.
+    pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>> {
         let id = self.id.to_lowercase();
         let mut files = vec![
             (format!("{id}.csv"), self.rows_csv()?),
             (format!("{id}-checks.csv"), self.checks_csv()?),
         ];
+        for (number, table) in (1..).zip(&self.tables) {
+            let name = match number {
+                1 => format!("{id}-table.csv"),
+                _ => format!("{id}-table-{number}.csv"),
+            };
+            let mut csv = csv::Writer::from_writer(Vec::new());
+            for record in table.records() {
+                csv.write_record(record)?;
+            }
+            files.push((name, csv.into_inner()?));
+        }
+        if let Some(claims) = self.claims() {
+            files.push((format!("{id}-paper.svg"), claims.to_svg().into_bytes()));
+        }
         for (number, plot) in (1..).zip(&self.plots) {
             let name = match number {
                 1 => format!("{id}.svg"),
@@ -252,12 +339,7 @@ impl Figure {
             };
             files.push((name, plot.to_svg().into_bytes()));
         }
-        for (name, content) in files {
-            let file = directory.join(name);
-            fs::write(&file, content)
-                .with_context(|| format!("cannot write {}", file.display()))?;
-        }
-        Ok(())
+        Ok(files)
     }
 
     /// The rows, whose fields are plain numbers and names.
@@ -325,6 +407,14 @@ mod tests {
         assert_eq!(verdict(&[&open, &misses]), (Verdict::Outside, false));
         let worst = verdict(&[&open, &misses, &refuted]);
         assert_eq!(worst, (Verdict::Refuted, false));
+        let by_load = Check {
+            by_load: true,
+            ..misses.clone()
+        };
+        let depends = (Verdict::DependsOnLoad, false);
+        assert_eq!(verdict(&[&open, &by_load, &holds]), depends);
+        assert_eq!(verdict(&[&by_load, &misses]), (Verdict::Outside, false));
+        assert_eq!(by_load.verdict(), "depends on load: 1 too much");
         assert_eq!(open.verdict(), "not decided: too little");
         let json = serde_json::to_value(Verdict::NotDecided).unwrap();
         assert_eq!(json, "not decided");
@@ -337,10 +427,16 @@ mod tests {
             id: "C9",
             title: "a figure",
             note: "a note".to_owned(),
-            checks: vec![Check::new("ratio", "1.0", "< 1.5", "1.6".to_owned(), miss)],
+            checks: vec![
+                Check::new("ratio", "1.0", "< 1.5", "1.6".to_owned(), miss).with_numbers(
+                    (0.0, 1.5),
+                    Some(1.0),
+                    1.6,
+                ),
+            ],
             rows: vec![serde_json::json!({"a": 2.5, "b": 1})],
             columns: vec!["b", "a"],
-            tables: vec![Table::new(["x"])],
+            tables: vec![Table::new(["x", "y, z"])],
             plots: vec![Plot::new("t", Axis::linear("x"), Axis::linear("y")); 2],
         };
         assert_eq!(figure.verdict(), Verdict::Outside);
@@ -357,6 +453,13 @@ mod tests {
         assert_eq!(csv, "b,a\n1,2.5\n");
         let checks = fs::read_to_string(directory.path().join("c9-checks.csv")).unwrap();
         assert!(checks.ends_with("ratio,1.0,< 1.5,1.6,misses: 0.1 too much\n"));
+        let table = fs::read_to_string(directory.path().join("c9-table.csv")).unwrap();
+        assert_eq!(table, "x,\"y, z\"\n");
+        let claims = fs::read_to_string(directory.path().join("c9-paper.svg")).unwrap();
+        assert!(
+            claims.contains("C9: a figure") && claims.contains(">1.6<"),
+            "{claims}"
+        );
         assert!(directory.path().join("c9.svg").exists());
         assert!(directory.path().join("c9-2.svg").exists());
     }

@@ -178,7 +178,8 @@ fn checks() -> Vec<Check> {
             "< 7 %",
             format!("{alone:.2} %, {with_ip:.2} % with IP and UDP"),
             miss,
-        ),
+        )
+        .with_numbers((0.0, most), None, with_ip),
     ]
 }
 

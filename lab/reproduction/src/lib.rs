@@ -6,18 +6,21 @@
 //! - [`tr`]: TR's figures, `T1` to `T16`, simulated.
 //! - [`splitter`]: the splitter's figures, `S1` to `S6`, on real packets.
 //! - [`artefact`]: the machine that figures were made on, and what each cost.
+//! - [`book`]: results that are kept with the sources, and where they come from.
 //! - [`notes`]: items of the list that are no measurements, `C12` and `C13`.
 //! - [`ns3`]: the simulator next to ns-3.
 //! - [`overhead`]: how many packets a message takes until it can be decoded, on
 //!   the wire that `cloudburst` speaks.
 
 pub mod artefact;
+pub mod book;
 pub mod cloudburst;
 pub mod coding;
 pub mod computation;
 pub mod elimination;
 pub mod figure;
 pub mod header;
+pub mod id;
 pub mod notes;
 pub mod ns3;
 pub mod overhead;

@@ -1,6 +1,6 @@
 //! Reproduces the papers' figures. `cargo xtask` builds and calls it.
 
-use std::{cell::OnceCell, path::PathBuf, process::ExitCode, str::FromStr, thread};
+use std::{cell::OnceCell, path::PathBuf, process::ExitCode, thread};
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -8,9 +8,11 @@ use flow_report::Table;
 use netsim::sweep::Shard;
 use reproduction::{
     artefact::{Artefact, Clock},
-    cloudburst, coding, computation,
+    book, cloudburst, coding, computation,
     figure::Figure,
-    header, notes, ns3,
+    header,
+    id::{self, Id},
+    notes, ns3,
     overhead::{self, Overhead},
     pages, progress, splitter,
     sweep::Sweep,
@@ -48,13 +50,18 @@ struct Ns3 {
 #[derive(clap::Args)]
 struct Reproduce {
     /// Figures to measure: S1 to S6 (the splitter, on real packets), C1 to C13 (Cloudburst), T1 to T16
-    /// (TR), or all. Default: all.
+    /// (TR), or all. Default: all. grid, which is not among them, varies what Cloudburst leaves open of its testbed, and
+    /// scores C4, C5, C6 and C9 together.
     ids: Vec<Id>,
     /// Directory for index.html, artefact.json (machine, commit, and what each item took), and CSV and
     /// SVG files for each figure. Runs of the simulator that lie there, of the same settings, are not
     /// run again.
     #[arg(long, default_value = "target/reproduction")]
     out: PathBuf,
+    /// Also keep each item's CSV and SVG files in DIR, and in its provenance.csv the command, seeds, commit
+    /// and date: those of the book are in docs/src/reproduction/results. Takes sources that are committed.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
     /// Print one JSON array instead of tables.
     #[arg(long)]
     json: bool,
@@ -65,17 +72,17 @@ struct Reproduce {
     /// 1000.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     trials: Option<u64>,
-    /// S1 to S6, C4 to C11, T1 to T14: seeds of each experiment; without it 2 or 3 with --quick, else
-    /// 5, 10 or 20.
+    /// S1 to S6, C4 to C11, T1 to T14, grid: seeds of each experiment; without it 2 or 3 with --quick, else
+    /// 5, 10 or 20 (grid: 1 with --quick, else 5).
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     seeds: Option<u64>,
-    /// C4 to C11 but C8: messages of a run. T10 to T14: flows of a run; the paper has 50,000.
+    /// C4 to C11 but C8, grid: messages of a run. T10 to T14: flows of a run; the paper has 50,000.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     flows: Option<u32>,
     /// Runs of the simulator at the same time; without it as many as there are cores.
     #[arg(long)]
     jobs: Option<usize>,
-    /// C4 to C11, T1 to T14, T16: make the Ith of N parts of the runs alone, from 1/N to N/N, and no figures:
+    /// C4 to C11, T1 to T14, T16, grid: make the Ith of N parts of the runs alone, from 1/N to N/N, and no figures:
     /// on other machines, with an --out that all share, or whose runs/ are copied into one. The same
     /// command without it then makes the figures.
     #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE, hide_default_value = true)]
@@ -99,51 +106,6 @@ struct CodecOverhead {
     /// Seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Id {
-    All,
-    Splitter(usize),
-    Cloudburst(usize),
-    Tr(usize),
-}
-
-impl Id {
-    fn figures() -> impl Iterator<Item = Self> {
-        let splitter = (1..=splitter::FIGURES.len()).map(Self::Splitter);
-        let cloudburst = (1..=13).map(Self::Cloudburst);
-        splitter.chain(cloudburst).chain((1..=16).map(Self::Tr))
-    }
-}
-
-impl FromStr for Id {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let upper = text.to_ascii_uppercase();
-        let found = Self::figures()
-            .chain([Self::All])
-            .find(|it| it.to_string().to_ascii_uppercase() == upper);
-        found.ok_or_else(|| {
-            let names: Vec<String> = Self::figures().map(|it| it.to_string()).collect();
-            format!(
-                "there is no such figure; known are all, {}",
-                names.join(", ")
-            )
-        })
-    }
-}
-
-impl std::fmt::Display for Id {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::All => formatter.write_str("all"),
-            Self::Splitter(number) => write!(formatter, "S{number}"),
-            Self::Cloudburst(number) => write!(formatter, "C{number}"),
-            Self::Tr(number) => write!(formatter, "T{number}"),
-        }
-    }
 }
 
 fn main() -> ExitCode {
@@ -184,7 +146,7 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
         splitter::Measured::new(packet_effort(arguments), &arguments.out, agent(arguments)?);
     let mut figures: Vec<Figure> = Vec::new();
     let mut artefact = Artefact::new(command());
-    for id in Id::figures().filter(|it| asked_for(&arguments.ids, *it)) {
+    for id in id::chosen(&arguments.ids) {
         let clock = Clock::start(&arguments.out);
         let figure = match id {
             Id::Splitter(number) => packets.figure(number)?,
@@ -194,6 +156,7 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
             Id::Cloudburst(12) => notes::coding_model(),
             Id::Cloudburst(13) => notes::headline(),
             Id::Cloudburst(number) => bursts.figure(number)?,
+            Id::Grid => bursts.grid()?,
             Id::Tr(number) => simulated.figure(number)?,
         };
         figure.write(&arguments.out)?;
@@ -202,6 +165,9 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
     }
     pages::write(&figures, &artefact, &arguments.out)?;
     artefact.write(&arguments.out)?;
+    if let Some(directory) = &arguments.keep {
+        book::keep(&figures, &artefact, |id| seeds(arguments, id), directory)?;
+    }
     if arguments.json {
         let items: Result<Vec<_>> = figures.iter().map(Figure::item).collect();
         return print_json(&items?);
@@ -220,9 +186,10 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
 fn run_shard(arguments: &Reproduce) -> Result<()> {
     let simulated = Simulated::new(effort(arguments), &arguments.out);
     let bursts = cloudburst::Simulated::new(burst_effort(arguments), &arguments.out);
-    for id in Id::figures().filter(|it| asked_for(&arguments.ids, *it)) {
+    for id in id::chosen(&arguments.ids) {
         match id {
             Id::Cloudburst(number) => bursts.prepare(number)?,
+            Id::Grid => bursts.prepare_grid().map(drop)?,
             Id::Tr(number) => simulated.prepare(number)?,
             // Packets are measured where the figures are made.
             Id::Splitter(_) | Id::All => (),
@@ -238,16 +205,49 @@ fn run_shard(arguments: &Reproduce) -> Result<()> {
     Ok(())
 }
 
-/// The command as it was given.
+/// The command as it was given, but for where it writes and how many processors it takes, which changes no result.
 fn command() -> String {
-    let arguments = std::env::args_os().skip(1);
-    let words = arguments.map(|it| it.to_string_lossy().into_owned());
-    let words: Vec<String> = ["cargo", "xtask"]
-        .map(str::to_owned)
-        .into_iter()
-        .chain(words)
-        .collect();
+    const ELSEWHERE: [&str; 3] = ["--out", "--keep", "--jobs"];
+    let mut words = vec!["cargo".to_owned(), "xtask".to_owned()];
+    let mut arguments = std::env::args_os().skip(1);
+    while let Some(word) = arguments.next() {
+        let word = word.to_string_lossy().into_owned();
+        if ELSEWHERE.contains(&word.as_str()) {
+            arguments.next();
+        } else if !ELSEWHERE
+            .iter()
+            .any(|it| word.starts_with(&format!("{it}=")))
+        {
+            words.push(word);
+        }
+    }
     words.join(" ")
+}
+
+/// What random numbers an item is drawn with, for people.
+fn seeds(arguments: &Reproduce, id: &str) -> String {
+    let Ok(id) = id.parse() else {
+        return String::new();
+    };
+    let (tr, bursts) = (effort(arguments), burst_effort(arguments));
+    let count = match id {
+        Id::Splitter(_) => packet_effort(arguments).rounds,
+        Id::Cloudburst(1 | 2) => return arguments.seed.to_string(),
+        Id::Cloudburst(8) => bursts.incast_seeds,
+        Id::Cloudburst(4..=9) => bursts.testbed_seeds,
+        Id::Cloudburst(10 | 11) => bursts.large_seeds,
+        Id::Grid => bursts.grid_seeds,
+        Id::Tr(1..=4 | 7 | 8) => tr.motivation_seeds,
+        Id::Tr(5 | 6) => tr.model_seeds,
+        Id::Tr(9) => tr.threshold_seeds,
+        Id::Tr(10..=14) => tr.large_seeds,
+        Id::Tr(16) => {
+            let (two, many) = (tr.motivation_seeds, tr.large_seeds);
+            return format!("1 to {two} with two leaves, 1 to {many} with ten");
+        }
+        Id::All | Id::Cloudburst(_) | Id::Tr(_) => return "none".to_owned(),
+    };
+    format!("1 to {count}")
 }
 
 /// Without ns-3 that is said, and no failure.
@@ -269,10 +269,6 @@ fn beside_ns3(arguments: &Ns3) -> Result<()> {
     }
     anyhow::ensure!(comparison.holds(), "something is outside its bounds");
     Ok(())
-}
-
-fn asked_for(ids: &[Id], id: Id) -> bool {
-    ids.is_empty() || ids.contains(&Id::All) || ids.contains(&id)
 }
 
 fn jobs(arguments: &Reproduce) -> usize {
@@ -314,6 +310,8 @@ fn burst_effort(arguments: &Reproduce) -> cloudburst::Effort {
         large_seeds: arguments.seeds.unwrap_or(effort.large_seeds),
         testbed_messages: arguments.flows.unwrap_or(effort.testbed_messages),
         large_messages: arguments.flows.unwrap_or(effort.large_messages),
+        grid_seeds: arguments.seeds.unwrap_or(effort.grid_seeds),
+        grid_messages: arguments.flows.unwrap_or(effort.grid_messages),
         shard: arguments.shard,
         ..effort
     }

@@ -20,7 +20,8 @@ pub fn write(figures: &[Figure], artefact: &Artefact, directory: &Path) -> Resul
     let mut page = Page::new("The papers' figures, reproduced")
         .text(
             "Reproduced: all checks lie in their bands. Outside: some do not. Refuted: of some the contrary \
-             of what the paper says was measured, with the whole 95 % confidence interval.",
+             of what the paper says was measured, with the whole 95 % confidence interval. Depends on load: it was \
+             at some loads, and at others what the paper says.",
         )
         .table(&verdicts)
         .heading("How it was made")
@@ -33,6 +34,9 @@ pub fn write(figures: &[Figure], artefact: &Artefact, directory: &Path) -> Resul
             .table(&it.checks_table());
         if !it.note.is_empty() {
             page = page.note(&it.note);
+        }
+        if let Some(claims) = it.claims() {
+            page = page.claims(&claims);
         }
         for plot in &it.plots {
             page = page.plot(plot);

@@ -10,10 +10,13 @@ pub mod cost;
 pub mod headline_gains;
 pub mod large;
 pub mod leaf;
+pub mod long_flows;
 pub mod model;
 pub mod motivation;
 pub mod runs;
+pub mod short_flows;
 pub mod thresholds;
+mod workloads;
 
 use std::{cell::OnceCell, path::Path};
 
@@ -30,6 +33,8 @@ pub struct Effort {
     pub ratios: Vec<f64>,
     /// Seeds there, with 100 flows each.
     pub motivation_seeds: u64,
+    /// Loads there at which short flows are compared; the paper names none.
+    pub motivation_loads: Vec<f64>,
     /// Seeds where the model is held against the simulator.
     pub model_seeds: u64,
     /// Seeds of the threshold experiment.
@@ -50,11 +55,12 @@ pub struct Effort {
 
 impl Effort {
     /// The paper's parameters, with ten seeds of a tenth of its flows in the large fabric, for
-    /// confidence intervals: some 90 minutes of processor time.
+    /// confidence intervals: some three hours of processor time.
     pub fn full(jobs: usize) -> Self {
         Self {
             ratios: vec![1.5, 2.0, 2.5, 3.0, 3.5],
             motivation_seeds: 20,
+            motivation_loads: vec![0.1, 0.3, 0.5, 0.7, 0.9],
             model_seeds: 10,
             threshold_seeds: 10,
             threshold_flows: 1_000,
@@ -66,11 +72,12 @@ impl Effort {
         }
     }
 
-    /// Every figure from less: a minute on two cores.
+    /// Every figure from less: a minute or two on two cores.
     pub fn quick(jobs: usize) -> Self {
         Self {
             ratios: vec![1.5, 2.5, 3.5],
             motivation_seeds: 3,
+            motivation_loads: vec![0.1, 0.5, 0.9],
             model_seeds: 2,
             threshold_seeds: 2,
             threshold_flows: 150,
@@ -88,6 +95,8 @@ pub struct Simulated<'a> {
     effort: Effort,
     directory: &'a Path,
     motivation: OnceCell<Runs>,
+    loads: OnceCell<Runs>,
+    gaps: OnceCell<Runs>,
     model: OnceCell<Runs>,
     thresholds: OnceCell<Runs>,
     large: OnceCell<Vec<Runs>>,
@@ -101,6 +110,8 @@ impl<'a> Simulated<'a> {
             effort,
             directory,
             motivation: OnceCell::new(),
+            loads: OnceCell::new(),
+            gaps: OnceCell::new(),
             model: OnceCell::new(),
             thresholds: OnceCell::new(),
             large: OnceCell::new(),
@@ -118,8 +129,8 @@ impl<'a> Simulated<'a> {
         Ok(match number {
             1 => motivation::queueing(self.motivation()?, effort),
             2 => motivation::retransmissions(self.motivation()?, effort),
-            3 => motivation::short_flows(self.motivation()?, effort),
-            4 => motivation::long_flows(self.motivation()?, effort),
+            3 => short_flows::figure(self.motivation()?, self.loads()?, effort),
+            4 => long_flows::figure(self.motivation()?, self.gaps()?, effort),
             5 => model::over_sizes(self.model()?),
             6 => model::over_flows(self.model()?),
             7 => motivation::tr_short(self.motivation()?, effort),
@@ -144,6 +155,12 @@ impl<'a> Simulated<'a> {
         if matches!(number, 1..=4 | 7 | 8 | 16) {
             self.motivation()?;
         }
+        if number == 3 {
+            self.loads()?;
+        }
+        if number == 4 {
+            self.gaps()?;
+        }
         if matches!(number, 5 | 6) {
             self.model()?;
         }
@@ -162,6 +179,20 @@ impl<'a> Simulated<'a> {
     fn motivation(&self) -> Result<&Runs> {
         filled(&self.motivation, || {
             let plan = motivation::experiment(&self.effort);
+            plan.run(self.directory, self.effort.jobs, self.effort.shard)
+        })
+    }
+
+    fn loads(&self) -> Result<&Runs> {
+        filled(&self.loads, || {
+            let plan = short_flows::experiment(&self.effort);
+            plan.run(self.directory, self.effort.jobs, self.effort.shard)
+        })
+    }
+
+    fn gaps(&self) -> Result<&Runs> {
+        filled(&self.gaps, || {
+            let plan = long_flows::experiment(&self.effort);
             plan.run(self.directory, self.effort.jobs, self.effort.shard)
         })
     }

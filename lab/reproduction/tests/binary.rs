@@ -181,6 +181,35 @@ fn cloudbursts_figures_are_simulated() {
     }
 }
 
+/// The grid is asked for by its name, and is divided as the items are.
+#[test]
+fn the_grid_is_run_by_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().to_str().unwrap();
+    let arguments = [
+        "reproduce",
+        "grid",
+        "--quick",
+        "--flows",
+        "20",
+        "--shard",
+        "3/448",
+        "--json",
+        "--out",
+        out,
+    ];
+    let output = run(&arguments);
+    assert!(output.status.success(), "{output:?}");
+    let runs = std::fs::read_dir(directory.path().join("runs/grid")).unwrap();
+    let names: Vec<_> = runs
+        .map(|it| it.unwrap().file_name().into_string().unwrap())
+        .collect();
+    // The third scheme of each point.
+    assert_eq!(names.len(), 28, "{names:?}");
+    let is_third = |name: &String| name.ends_with("-pias-800-0-seed1.json");
+    assert!(names.iter().all(is_third), "{names:?}");
+}
+
 /// Two machines make the runs, and the figures are those of one that has made all.
 #[test]
 fn shards_make_the_runs_that_figures_take() {
@@ -236,7 +265,10 @@ fn an_unknown_figure_is_refused_with_the_known_ones() {
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(
-        text.contains("C99") && text.contains("C1, C2, C3, C4") && text.contains("C13, T1"),
+        text.contains("C99")
+            && text.contains("all, grid, S1")
+            && text.contains("C1, C2, C3, C4")
+            && text.contains("C13, T1"),
         "{text}"
     );
 }

@@ -37,6 +37,8 @@ pub(crate) struct FlowInfo {
     pub(crate) segments: u32,
     /// The flow that it counts as where policies tell flows apart: itself, or the first of its connection.
     pub(crate) connection: u32,
+    /// Its message is above the last bound of the scenario's classes.
+    pub(crate) is_long: bool,
 }
 
 /// Counters of all packets, for the check of conservation.
@@ -77,6 +79,10 @@ pub(crate) struct Network {
     /// Scales of the levels that ACKs carry: of spines' ports, from the first of these ports on.
     scales: Vec<Scale>,
     load_balancer: LoadBalancer,
+    /// Messages of more bytes are long, by the last bound of the scenario's classes.
+    pub(crate) long_above_bytes: u64,
+    /// By port: bytes of long flows' data that leaves sent up there.
+    pub(crate) long_bytes: Vec<u64>,
     /// Flows may be of one connection.
     pub(crate) has_connections: bool,
     /// Leaves know the queues of spines' ports without ACKs.
@@ -195,7 +201,9 @@ impl Network {
                     let leaf = usize::from(leaf);
                     let spine = self.balance(leaf, usize::from(to_leaf), id);
                     balanced = Some((leaf, spine));
-                    self.layout.uplink(leaf, spine)
+                    let port = self.layout.uplink(leaf, spine);
+                    self.count_long(port, id);
+                    port
                 }
             }
             Node::Spine { spine, from } => {
@@ -214,6 +222,18 @@ impl Network {
             self.paths.set_uplink(leaf, spine, free_at_ns);
         }
         None
+    }
+
+    /// A leaf sends a packet up there: adds it to the bytes of long flows if it is of one.
+    #[inline]
+    fn count_long(&mut self, port: usize, id: u32) {
+        if self.long_above_bytes == u64::MAX {
+            return;
+        }
+        let packet = &self.slab[id];
+        if packet.kind() == EntryKind::Data && self.flow_info[packet.flow as usize].is_long {
+            self.long_bytes[port] += u64::from(packet.bytes);
+        }
     }
 
     /// The transmitter of a port with queues has finished a packet while others waited.

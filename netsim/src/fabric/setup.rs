@@ -108,6 +108,8 @@ impl Network {
             datagrams: Datagrams::default(),
             counters: Counters::default(),
             flow_info: Vec::new(),
+            long_above_bytes: scenario.classes_bytes.last().copied().unwrap_or(u64::MAX),
+            long_bytes: vec![0; ports.len()],
             has_connections: false,
             behind: plan.behind,
             leaf_of: plan.leaf_of,

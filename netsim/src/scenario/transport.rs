@@ -37,6 +37,8 @@ pub struct TransportSettings {
     pub replicate_bytes: u64,
     /// Subflows with coupled windows (MPTCP); 1 is plain TCP.
     pub subflows: u8,
+    /// Round trips of the first subflow until the others join; 0 is all at once.
+    pub join_round_trips: u8,
     /// Added to the priority of the traffic.
     pub priority: u8,
     /// A bound on what a host sends by this transport (QJump).
@@ -89,6 +91,7 @@ impl Default for TransportSettings {
             replicas: 1,
             replicate_bytes: 100_000,
             subflows: 1,
+            join_round_trips: 0,
             priority: 0,
             pace: None,
             cloudburst: CloudburstSettings::default(),

@@ -39,6 +39,8 @@ pub struct SweepRow {
     pub sent_ratio: Option<Estimate>,
     /// Segments that had arrived when messages were complete, of those they have.
     pub needed_ratio: Option<Estimate>,
+    /// Segments that had been sent when messages were complete, of those they have.
+    pub sent_by_end_ratio: Option<Estimate>,
     /// Mean utilisation of links between leaves and spines.
     pub utilisation: Option<Estimate>,
     /// Its standard deviation over links.
@@ -90,6 +92,7 @@ fn row(runs: &[(Overrides, Manifest)], key: &Overrides, class: &str) -> SweepRow
         queued_us: over(|it| it.queued_us),
         sent_ratio: over(|it| it.sent_ratio),
         needed_ratio: over(|it| it.needed_ratio),
+        sent_by_end_ratio: over(|it| it.sent_by_end_ratio),
         utilisation: paths(|it| it.paths.mean_utilisation),
         utilisation_deviation: paths(|it| it.paths.deviation),
     }

@@ -25,6 +25,8 @@ impl Hosts {
             message.pool = Pool {
                 untaken: segments,
                 missing: segments,
+                rounds: settings.join_round_trips,
+                round_end: 0,
             };
             for _ in 0..settings.subflows {
                 self.open(network, number, Role::Part, bytes);
@@ -83,9 +85,38 @@ impl Hosts {
             to,
             segments: all,
             connection,
+            is_long: message.bytes > network.long_above_bytes,
         });
+        let message = &self.messages[number as usize];
+        if role == Role::Part && message.pool.rounds > 0 && flow != message.first_flow {
+            return;
+        }
         self.transmit(network, flow);
         self.restart_timer(network, flow);
+    }
+
+    /// An ACK of a subflow: the others join when that of the first one ends the last of its round trips until then.
+    /// A connection has to be there before another subflow can begin its handshake (RFC 8684 §3.2).
+    #[inline]
+    pub(super) fn join_subflows(&mut self, network: &mut Network, number: u32, trigger: u32) {
+        let flow = &self.flows[number as usize];
+        if flow.role != Role::Part {
+            return;
+        }
+        let message = &mut self.messages[flow.message as usize];
+        let pool = &mut message.pool;
+        if pool.rounds == 0 || number != message.first_flow || trigger < pool.round_end {
+            return;
+        }
+        pool.rounds -= 1;
+        pool.round_end = flow.sender.segments;
+        if pool.rounds > 0 {
+            return;
+        }
+        for other in message.first_flow + 1..message.first_flow + u32::from(message.flows) {
+            self.transmit(network, other);
+            self.restart_timer(network, other);
+        }
     }
 }
 

@@ -228,7 +228,9 @@ impl Hosts {
         it.end_ns = network.now();
         self.finished.push(message);
         let flows = it.first_flow as usize..it.first_flow as usize + usize::from(it.flows);
-        it.needed = self.flows[flows].iter().map(|it| it.stats.arrived).sum();
+        let flows = &self.flows[flows];
+        it.needed = flows.iter().map(|it| it.stats.arrived).sum();
+        it.sent_by_end = flows.iter().map(|it| it.stats.sent).sum();
         // Copies that are late have nothing left to do (RepFlow).
         if it.flows > 1 && flow.role == Role::Whole {
             let first = it.first_flow as usize;
@@ -254,6 +256,7 @@ impl Hosts {
             round_trip_ns: u64::from((network.now() as u32).wrapping_sub(packet.stamp)),
         };
         let new = self.flows[number as usize].sender.on_ack(ack, coupled);
+        self.join_subflows(network, number, packet.aux);
         self.transmit(network, number);
         if new {
             self.restart_timer(network, number);
@@ -325,7 +328,14 @@ impl Hosts {
         let message = &self.messages[flow.message as usize];
         let first = message.first_flow as usize;
         let (mut best, mut sum) = (0.0f64, 0.0);
-        for other in &self.flows[first..first + usize::from(message.flows)] {
+        let flows = &self.flows[first..first + usize::from(message.flows)];
+        // What has not joined has no part of it yet.
+        let joined = if message.pool.rounds > 0 {
+            1
+        } else {
+            flows.len()
+        };
+        for other in &flows[..joined] {
             let window = other.sender.window.size() as f64 / ONE as f64;
             let round_trip = other.sender.rto.smoothed_ns().max(1) as f64;
             best = best.max(window / (round_trip * round_trip));

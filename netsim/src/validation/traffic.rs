@@ -171,30 +171,32 @@ pub(super) fn check_list(
     };
     let hosts = experiment.hosts.count() as u32;
     let mut largest = 0;
-    for (number, flow) in experiment.lists[&index].flows.iter().enumerate() {
+    let list = &experiment.lists[&index];
+    for (number, flow) in list.flows.iter().enumerate() {
+        // The line is what an editor goes to.
+        let wrong = |what: String| {
+            let line = list.line(number).unwrap_or_default();
+            problem(format!("line {line}, flow {number}: {what}"))
+        };
         if let Some(host) = [flow.from, flow.to].into_iter().find(|it| *it >= hosts) {
-            return Err(problem(format!(
-                "flow {number}: there is no host {host}; there are {hosts}, numbered from 0"
+            return Err(wrong(format!(
+                "there is no host {host}; there are {hosts}, numbered from 0"
             )));
         }
         if flow.bytes > MAX_MESSAGE_BYTES {
-            return Err(problem(format!(
-                "flow {number}: {} bytes are more than {MAX_MESSAGE_BYTES}",
+            return Err(wrong(format!(
+                "{} bytes are more than {MAX_MESSAGE_BYTES}",
                 flow.bytes
             )));
         }
         if u16::from(*priority) + u16::from(flow.priority) >= u16::from(PRIORITIES) {
-            return Err(problem(format!(
-                "flow {number}: there are {PRIORITIES} priorities, numbered from 0"
+            return Err(wrong(format!(
+                "there are {PRIORITIES} priorities, numbered from 0"
             )));
         }
         largest = largest.max(flow.bytes);
     }
-    let last_us = experiment.lists[&index]
-        .flows
-        .iter()
-        .map(|it| it.start_ns)
-        .max();
+    let last_us = list.flows.iter().map(|it| it.start_ns).max();
     let last_us = last_us.unwrap_or(0) as f64 / 1e3;
     if last_us < *from_us {
         return Err(problem(format!(

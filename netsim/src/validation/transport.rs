@@ -80,6 +80,11 @@ pub(super) fn check_transport(table: &str, transport: &TransportSettings) -> Che
         64.0,
     )?;
     require(
+        it.join_round_trips == 0 || it.subflows > 1,
+        &format!("{table}.join_round_trips = {}", it.join_round_trips),
+        || "there is no other subflow that could join; set subflows".to_owned(),
+    )?;
+    require(
         it.replicas == 1 || it.subflows == 1,
         &format!("{table}.replicas"),
         || "replicated messages cannot have subflows too; set one of them to 1".to_owned(),

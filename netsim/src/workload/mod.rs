@@ -285,6 +285,7 @@ fn message(origin: usize, from: u16, to: u16, bytes: u64, start_ns: u64) -> Mess
         transfer: None,
         is_background: false,
         needed: 0,
+        sent_by_end: 0,
         start_ns,
         end_ns: UNFINISHED,
         first_flow: 0,

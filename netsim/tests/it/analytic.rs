@@ -204,6 +204,55 @@ fn subflows_use_all_paths() {
     assert!(one / eight > 2.0, "{one} {eight}");
 }
 
+/// What a window sends is sent when the first of it arrives, and what comes after it is not.
+#[test]
+fn segments_that_were_sent_by_the_end_are_counted() {
+    let sent = |bytes: u32, replicas: u32| {
+        let text = format!(
+            "about = 'test'
+             fabric = {{ leaves = 2, spines = 2, hosts_per_leaf = 1, host_gbps = 10, uplink_gbps = 10, link_delay_us = 50 }}
+             transport = {{ replicas = {replicas} }}
+             traffic = [{{ kind = 'message', from = 0, to = 1, bytes = {bytes} }}]"
+        );
+        let outcome = outcome(&text);
+        let flow = &outcome.flows[0];
+        (flow.segments, flow.needed, flow.sent_by_end)
+    };
+    assert_eq!(sent(8 * 1460, 1), (8, 8, 8));
+    let (segments, needed, sent_by_end) = sent(8 * 1460, 2);
+    // The copy has been sent, too, and not all of it has arrived.
+    assert_eq!((segments, sent_by_end), (8, 16));
+    assert!((8..16).contains(&needed), "{needed}");
+}
+
+/// Of a message that the first window holds the other subflows get nothing once the first has an ACK, and of a longer
+/// one they get their part a round trip later for each that they wait.
+#[test]
+fn subflows_join_after_round_trips() {
+    let run = |bytes: u32, rounds: u32| {
+        let text = format!(
+            "about = 'test'
+             fabric = {{ leaves = 2, spines = 4, hosts_per_leaf = 1, host_gbps = 10, uplink_gbps = 1, link_delay_us = 50 }}
+             balance.policy = 'drb'
+             transport = {{ control = 'reno', recovery = 'sack', subflows = 4, join_round_trips = {rounds} }}
+             traffic = [{{ kind = 'message', from = 0, to = 1, bytes = {bytes} }}]"
+        );
+        let outcome = outcome(&text);
+        outcome.flows[0].fct_ns.expect("it completes")
+    };
+    let window = 10 * 1460;
+    assert_eq!(
+        run(window, 1),
+        run(window, 2),
+        "all of it is in the first window"
+    );
+    let long = 100 * 1460;
+    let [at_once, one, two] = [0, 1, 2].map(|rounds| run(long, rounds));
+    // A round trip of eight links of 50 us.
+    assert!(at_once < one && one < two, "{at_once} {one} {two}");
+    assert!(two - at_once < 3 * 400_000, "{at_once} {two}");
+}
+
 /// The first of the copies counts, so messages whose hash finds an idle path are not slower for the
 /// loaded one.
 #[test]

@@ -92,6 +92,9 @@ fn the_papers_sender_goes_on_until_it_hears_stop() {
     let round_trip = 2 * 4 * (5_000 + 12_000 / 2);
     let late = round_trip / 12_000;
     assert!(flow.sent <= flow.needed + late as u32 + 6, "{flow:?}");
+    // When it is decoded some are on their way, and there the run has ended.
+    assert!(flow.needed < flow.sent_by_end, "{flow:?}");
+    assert_eq!(flow.sent_by_end, flow.sent);
 }
 
 /// An endpoint's only path is as wide as its spine.

@@ -134,5 +134,5 @@ fn scenarios_of_the_examples_are_right() {
             seen += 1;
         }
     }
-    assert_eq!(seen, 3);
+    assert_eq!(seen, 4);
 }

@@ -64,7 +64,7 @@ fn what_is_wrong_with_a_list_is_named() {
         (
             "format = 'ns3'",
             "1\n0 8 3 100 1460 2\n",
-            "traffic[0].file = \"flows\": flow 0: there is no host 8",
+            "traffic[0].file = \"flows\": line 2, flow 0: there is no host 8",
         ),
         (
             "format = 'ns3'",
@@ -73,13 +73,13 @@ fn what_is_wrong_with_a_list_is_named() {
         ),
         (
             "format = 'csv'",
-            "from,to,bytes,start_ns\n0,1,200000000000,0\n",
-            "flow 0: 200000000000 bytes are more",
+            "from,to,bytes,start_ns\n\n# huge\n0,1,200000000000,0\n",
+            "line 4, flow 0: 200000000000 bytes are more",
         ),
         (
             "format = 'csv', priority = 5",
             "from,to,bytes,start_ns,priority\n0,1,2,0,3\n",
-            "flow 0: there are 8 priorities",
+            "line 2, flow 0: there are 8 priorities",
         ),
         (
             "format = 'csv'",

@@ -32,6 +32,31 @@ fn in_the_motivation_nothing_is_out_of_order_or_sent_again() {
     }
 }
 
+/// All of a long message goes up one of two paths by hash, and half of it up each by turns.
+#[test]
+fn long_flows_are_counted_by_path() {
+    let deviation = |policy: &str, bytes: u32| {
+        let text = format!(
+            "about = 'one message'
+             classes_bytes = [10_000, 99_999]
+             balance.policy = '{policy}'
+             fabric = {{ leaves = 2, spines = 2, hosts_per_leaf = 1, host_gbps = 1, uplink_gbps = 1, link_delay_us = 1 }}
+             traffic = [{{ kind = 'message', from = 0, to = 1, bytes = {bytes} }}]"
+        );
+        let source = netsim::Source::from_text("test", &text);
+        let experiment = source.experiment(&netsim::Overrides::default());
+        let experiment = experiment.expect("the scenario is right");
+        let outcome = netsim::run(&experiment);
+        netsim::Manifest::new(&experiment, &outcome)
+            .paths
+            .long_deviation
+    };
+    assert_eq!(deviation("ecmp", 100_000), Some(1.0));
+    let sprayed = deviation("drb", 100_000);
+    assert!(sprayed.is_some_and(|it| it < 0.05), "{sprayed:?}");
+    assert_eq!(deviation("ecmp", 99_999), None, "it is not long");
+}
+
 #[test]
 fn spraying_there_sends_much_again() {
     let outcome = run("rps", 3.5, 1);

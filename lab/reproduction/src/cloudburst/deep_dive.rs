@@ -81,7 +81,8 @@ pub fn incast(runs: &Runs, effort: &Effort) -> Figure {
             "at least 1",
             format!("{waits:.0}"),
             miss,
-        ),
+        )
+        .with_numbers((1.0, f64::INFINITY), None, waits),
     ];
     // Where first timeouts come, and where there are so many flows that some always send.
     for flows in [effort.incasts[effort.incasts.len() / 2], most] {

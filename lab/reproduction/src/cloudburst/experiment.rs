@@ -53,7 +53,7 @@ impl Experiment {
     }
 
     /// The scenario with these schemes alone.
-    fn text(&self) -> Result<String> {
+    pub(super) fn text(&self) -> Result<String> {
         let built_in = Source::find(self.scenario)?;
         let mut scenario: toml::Table = toml::from_str(built_in.text())?;
         let known = scenario.remove("schemes");

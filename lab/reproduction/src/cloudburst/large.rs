@@ -154,13 +154,16 @@ pub fn shares(runs: &Runs, effort: &Effort) -> Figure {
     let best = means.iter().min_by(|a, b| a.1.total_cmp(&b.1)).copied();
     let (best, least) = best.unwrap_or((0, f64::NAN));
     let miss = (!(4..=7).contains(&best)).then(|| format!("at {:.1}", share(best)));
-    let mut checks = vec![Check::new(
-        "best share of the link, all sizes",
-        "about 0.5",
-        "0.35 to 0.70",
-        format!("{:.1}", share(best)),
-        miss,
-    )];
+    let mut checks = vec![
+        Check::new(
+            "best share of the link, all sizes",
+            "about 0.5",
+            "0.35 to 0.70",
+            format!("{:.1}", share(best)),
+            miss,
+        )
+        .with_numbers((0.35, 0.7), Some(0.5), share(best)),
+    ];
     for (end, what) in [
         (effort.shares.first(), "least share / best"),
         (effort.shares.last(), "whole link / best"),

@@ -2,7 +2,7 @@
 
 use flow_report::Estimate;
 
-use crate::figure::Check;
+use crate::figure::{Check, Numbers};
 
 /// A band that counts as reproduced, and what would be the contrary.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,9 +69,15 @@ impl Band {
     /// Holds `ours` against it. It is refuted when the whole confidence interval is the contrary:
     /// one run refutes nothing.
     pub fn check(self, what: &str, paper: &str, ours: Option<Estimate>) -> Check {
+        let numbers = Some(Numbers {
+            band: (self.low, self.high),
+            paper: self.stated(paper),
+            ours,
+        });
         let Some(ours) = ours else {
             let miss = Some("there was nothing to measure".to_owned());
-            return Check::new(what, paper, &self.to_text(), String::new(), miss);
+            let check = Check::new(what, paper, &self.to_text(), String::new(), miss);
+            return Check { numbers, ..check };
         };
         let miss = if ours.mean < self.low {
             Some(format!("{} too little", self.number(self.low - ours.mean)))
@@ -91,7 +97,83 @@ impl Band {
                 Contrary::Nowhere => false,
             });
         let check = Check::new(what, paper, &self.to_text(), text, miss);
-        Check { refuted, ..check }
+        Check {
+            refuted,
+            numbers,
+            ..check
+        }
+    }
+
+    /// Like [`check`](Self::check) at each of several loads, where the paper names none: what the paper says
+    /// may hold at some and be contradicted at others. With a load at which neither is the case, and none at which it holds,
+    /// that is not decided.
+    pub fn over_loads(
+        self,
+        what: &str,
+        paper: &str,
+        ours: impl IntoIterator<Item = (f64, Option<Estimate>)>,
+    ) -> Check {
+        let each = ours.into_iter();
+        let mut each: Vec<(f64, Check)> = each
+            .map(|(load, ours)| (load, self.check(what, paper, ours)))
+            .collect();
+        let loads = |is: fn(&Check) -> bool| -> Vec<String> {
+            let loads = each.iter().filter(|(_, it)| is(it));
+            loads.map(|(load, _)| load.to_string()).collect()
+        };
+        let (holds, refuted) = (loads(|it| it.holds), loads(|it| it.refuted));
+        let unclear = loads(|it| !it.holds && !it.refuted);
+        let text = each
+            .iter()
+            .map(|(load, it)| format!("{} at {load}", it.ours));
+        let text = text.collect::<Vec<_>>().join(", ");
+        // The worst of them is the one that speaks for all.
+        let rank = |it: &Check| (it.refuted, !it.holds);
+        let worst = (0..each.len()).max_by_key(|place| rank(&each[*place].1));
+        let Some(worst) = worst else {
+            return self.check(what, paper, None);
+        };
+        let (_, mut check) = each.swap_remove(worst);
+        let contradicted = refuted.join(", ");
+        if check.refuted && !holds.is_empty() {
+            let holds = holds.join(", ");
+            check = Check {
+                refuted: false,
+                by_load: true,
+                miss: Some(format!(
+                    "holds at {holds}, is contradicted at {contradicted}"
+                )),
+                ..check
+            };
+        } else if check.refuted && !unclear.is_empty() {
+            let unclear = unclear.join(", ");
+            check = Check {
+                refuted: false,
+                undecided: true,
+                miss: Some(format!(
+                    "contradicted at {contradicted}, unclear at {unclear}"
+                )),
+                ..check
+            };
+        }
+        Check {
+            ours: text,
+            ..check
+        }
+    }
+
+    /// The value that a text of the paper states, in the unit of the band; nothing if it states a direction
+    /// alone.
+    fn stated(self, paper: &str) -> Option<f64> {
+        let number = |it: &str| it.replace(',', "").parse::<f64>().ok();
+        let words: Vec<&str> = paper.split_whitespace().collect();
+        match (self.unit, &words[..]) {
+            (Unit::Times, [.., percent, "%", "longer"]) => Some(1.0 + number(percent)? / 100.0),
+            (Unit::Percent, [.., percent, "%"]) => number(percent),
+            (Unit::Times, [.., times, "times"] | [.., times]) => number(times),
+            (Unit::Percent, [.., "near", nothing]) => number(nothing),
+            _ => None,
+        }
     }
 
     /// Like [`check`](Self::check), but what reaches over an end of the band with its confidence
@@ -187,6 +269,60 @@ mod tests {
         assert_eq!(decided(band, &[0.8, 0.81, 0.79]), (false, true, false));
         assert_eq!(decided(band, &[1.9]), (false, false, true), "one round");
         assert_eq!(decided(band, &[]), (false, false, true));
+    }
+
+    #[test]
+    fn contrary_at_some_loads_alone_depends_on_them() {
+        let over = |runs: &[(f64, [f64; 3])]| {
+            let ours = runs
+                .iter()
+                .map(|(load, values)| (*load, Estimate::of(*values)));
+            Band::more(1.0, f64::INFINITY).over_loads("x", "y", ours)
+        };
+        let (above, below) = ([1.2, 1.3, 1.25], [0.5, 0.6, 0.55]);
+        let unclear = [0.6, 0.9, 1.4];
+        let check = over(&[(0.1, above), (0.5, below), (0.9, below)]);
+        assert!(check.by_load && !check.refuted && !check.holds);
+        assert_eq!(
+            check.verdict(),
+            "depends on load: holds at 0.1, is contradicted at 0.5, 0.9"
+        );
+        assert!(
+            check.ours.starts_with("1.250 ± 0.124 at 0.1, 0.550"),
+            "{}",
+            check.ours
+        );
+        let check = over(&[(0.1, below), (0.5, below)]);
+        assert!(check.refuted && !check.by_load);
+        assert!(over(&[(0.1, above), (0.5, above)]).holds);
+        let check = over(&[(0.1, above), (0.5, unclear)]);
+        assert!(!check.holds && !check.refuted && !check.by_load);
+        let check = over(&[(0.1, unclear), (0.5, below)]);
+        assert!(check.undecided && !check.refuted);
+        assert_eq!(
+            check.verdict(),
+            "not decided: contradicted at 0.5, unclear at 0.1"
+        );
+        assert!(!over(&[]).holds);
+    }
+
+    #[test]
+    fn paper_states_a_value_or_a_direction() {
+        let times = Band::more(1.0, 2.0);
+        let percent = Band::drop(-45.0, -10.0);
+        for (band, text, value) in [
+            (times, "up to 3.02 times", Some(3.02)),
+            (times, "51 % longer", Some(1.51)),
+            (times, "5,412 to 6,907 us: 1.276", Some(1.276)),
+            (times, "100 kB is best", None),
+            (times, "RPS is lowest", None),
+            (percent, "about -20 %", Some(-20.0)),
+            (percent, "near 0", Some(0.0)),
+            (percent, "much higher", None),
+        ] {
+            let numbers = band.check("x", text, None).numbers;
+            assert_eq!(numbers.and_then(|it| it.paper), value, "{text}");
+        }
     }
 
     #[test]

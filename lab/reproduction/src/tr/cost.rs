@@ -84,14 +84,16 @@ fn checks(costs: &[Cost]) -> Vec<Check> {
             "at most 100 ns",
             format!("{ns:.0} ns"),
             over(ns, 100.0, "ns"),
-        ),
+        )
+        .with_numbers((0.0, 100.0), None, ns),
         Check::new(
             "TR, state of a flow",
             "about 5 % of memory",
             "at most 128 B",
             format!("{bytes} B"),
             over(bytes as f64, 128.0, "B"),
-        ),
+        )
+        .with_numbers((0.0, 128.0), None, bytes as f64),
     ]
 }
 

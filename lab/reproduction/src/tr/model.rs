@@ -233,14 +233,15 @@ fn common_checks(runs: &Runs, points: &[Point]) -> Vec<Check> {
 fn exact(what: &str, expected: f64, ours: f64) -> Check {
     let off = (ours / expected - 1.0).abs();
     let miss = (off > 0.01).then(|| format!("off by {:.1} %", 100.0 * off));
-    let ours = format!("{ours:.2} ms");
-    Check::new(
+    let text = format!("{ours:.2} ms");
+    let check = Check::new(
         what,
         &format!("{expected} ms by its equations"),
         "1 %",
-        ours,
+        text,
         miss,
-    )
+    );
+    check.with_numbers((0.99 * expected, 1.01 * expected), Some(expected), ours)
 }
 
 /// Simulated completion time in microseconds.

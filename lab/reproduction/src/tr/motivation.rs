@@ -1,5 +1,5 @@
-//! Two leaves and ten paths, half of them slow: figures 2 and 3 (`T1` to `T4`), 7 (`T7`) and
-//! 8 (`T8`).
+//! Two leaves and ten paths, half of them slow: figures 2 (`T1` and `T2`, with [`short_flows`](super::short_flows) for `T3`),
+//! 7 (`T7`) and 8 (`T8`). Figure 3 is [`long_flows`](super::long_flows).
 
 use flow_report::{Axis, Plot, Series};
 use netsim::Manifest;
@@ -38,7 +38,7 @@ pub fn experiment(effort: &Effort) -> Experiment {
     }
 }
 
-fn name(scheme: &str, ratio: f64) -> String {
+pub(super) fn name(scheme: &str, ratio: f64) -> String {
     format!("{scheme}-{ratio:?}")
 }
 
@@ -81,7 +81,11 @@ pub fn retransmissions(runs: &Runs, effort: &Effort) -> Figure {
         Band::share(3.0, 15.0).check("RPS at the most asymmetry", "much higher", value("rps")),
         Band::share(0.0, 0.1).check("ECMP", "near 0", value("ecmp")),
         Band::share(0.0, 0.1).check("LetFlow", "near 0", value("letflow")),
-        Check::new("packets dropped", "none", "0", drops.to_string(), miss),
+        Check::new("packets dropped", "none", "0", drops.to_string(), miss).with_numbers(
+            (0.0, 0.0),
+            Some(0.0),
+            drops,
+        ),
     ];
     let plot = plot(
         runs,
@@ -97,100 +101,6 @@ pub fn retransmissions(runs: &Runs, effort: &Effort) -> Figure {
         vec![plot],
         runs,
     )
-}
-
-/// Builds `T3`: figure 2(c), short flows.
-pub fn short_flows(runs: &Runs, effort: &Effort) -> Figure {
-    let metric: Metric = |it| short(it).mean_us;
-    let at = |ratio, other| runs.ratio(&name("rps", ratio), &name(other, ratio), &[None], metric);
-    let (least, worst) = (effort.ratios[0], worst(effort));
-    let growth = |scheme| runs.ratio(&name(scheme, worst), &name(scheme, least), &[None], metric);
-    let steeper = growth("rps")
-        .zip(growth("ecmp"))
-        .map(|(rps, ecmp)| flow_report::Estimate {
-            mean: rps.mean / ecmp.mean,
-            half_width: None,
-        });
-    let above = || Band::more(1.0, f64::INFINITY);
-    let checks = vec![
-        above().check(
-            "RPS / ECMP at 2.5 times the RTT",
-            "RPS is worst",
-            at(2.5, "ecmp"),
-        ),
-        above().check("RPS / ECMP at 3.5", "RPS is worst", at(worst, "ecmp")),
-        above().check("RPS / LetFlow at 3.5", "RPS is worst", at(worst, "letflow")),
-        above().check("RPS / ECMP at 1.5", "RPS is worst", at(least, "ecmp")),
-        above().check("growth from 1.5 to 3.5, RPS / ECMP", "gaps widen", steeper),
-    ];
-    let plot = plot(
-        runs,
-        effort,
-        "Mean completion time of short flows",
-        "us",
-        metric,
-    );
-    figure(
-        "T3",
-        "completion times of short flows, figure 2(c)",
-        checks,
-        vec![plot],
-        runs,
-    )
-}
-
-/// Builds `T4`: figure 3, long flows.
-pub fn long_flows(runs: &Runs, effort: &Effort) -> Figure {
-    let deviation: Metric = |it| Some(it.paths.deviation / it.paths.mean_utilisation);
-    let goodput: Metric = |it| long(it).goodput_mbps;
-    let retransmitted: Metric = |it| long(it).retransmitted_percent;
-    let less = |one, other| over_ratios(runs, effort, one, other, deviation);
-    let worst = worst(effort);
-    let at_worst =
-        |one, other| runs.ratio(&name(one, worst), &name(other, worst), &[None], goodput);
-    let again = |scheme| runs.value(&name(scheme, worst), None, retransmitted);
-    let checks = vec![
-        Band::less(0.0, 1.0).check(
-            "deviation over paths, RPS / LetFlow",
-            "less",
-            less("rps", "letflow"),
-        ),
-        Band::less(0.0, 1.0).check("deviation, LetFlow / ECMP", "less", less("letflow", "ecmp")),
-        Band::share(1.0, 100.0).check(
-            "sent again, RPS at 3.5",
-            "pronouncedly higher",
-            again("rps"),
-        ),
-        Band::share(0.0, 0.1).check("sent again, LetFlow at 3.5", "low", again("letflow")),
-        Band::more(1.0, f64::INFINITY).check(
-            "goodput, LetFlow / ECMP at 3.5",
-            "higher",
-            at_worst("letflow", "ecmp"),
-        ),
-        Band::less(0.0, 0.5).check(
-            "goodput, RPS / LetFlow at 3.5",
-            "falls precipitously",
-            at_worst("rps", "letflow"),
-        ),
-    ];
-    let plots = vec![
-        plot(
-            runs,
-            effort,
-            "Deviation of utilisation over paths",
-            "of the mean",
-            deviation,
-        ),
-        plot(
-            runs,
-            effort,
-            "Long flows: segments sent again",
-            "%",
-            retransmitted,
-        ),
-        plot(runs, effort, "Goodput of long flows", "Mbit/s", goodput),
-    ];
-    figure("T4", "long flows, figure 3", checks, plots, runs)
 }
 
 /// Builds `T7`: figure 7, short flows under TR.
@@ -216,7 +126,8 @@ pub fn tr_short(runs: &Runs, effort: &Effort) -> Figure {
             "0",
             format!("{again:.4} %"),
             miss,
-        ),
+        )
+        .with_numbers((0.0, 0.0), Some(0.0), again),
         Band::drop(-60.0, -15.0).check(
             "mean, TR against LetFlow at 3.5",
             "best",
@@ -303,7 +214,7 @@ pub fn cells(runs: &Runs, effort: &Effort, metric: Metric) -> Vec<Cell> {
 }
 
 /// The mean over all asymmetries, seed by seed.
-fn over_ratios(
+pub(super) fn over_ratios(
     runs: &Runs,
     effort: &Effort,
     one: &str,
@@ -321,11 +232,11 @@ fn over_ratios(
     flow_report::Estimate::of((0..seeds).map(mean))
 }
 
-fn worst(effort: &Effort) -> f64 {
+pub(super) fn worst(effort: &Effort) -> f64 {
     effort.ratios.last().copied().unwrap_or(3.5)
 }
 
-fn plot(runs: &Runs, effort: &Effort, title: &str, unit: &str, metric: Metric) -> Plot {
+pub(super) fn plot(runs: &Runs, effort: &Effort, title: &str, unit: &str, metric: Metric) -> Plot {
     let x = Axis::linear("round trip of slow paths / of the others");
     SCHEMES
         .into_iter()
@@ -343,7 +254,7 @@ fn plot(runs: &Runs, effort: &Effort, title: &str, unit: &str, metric: Metric) -
         })
 }
 
-fn figure(
+pub(super) fn figure(
     id: &'static str,
     title: &'static str,
     checks: Vec<Check>,

@@ -83,6 +83,11 @@ impl Runs {
         Self { name, runs }
     }
 
+    /// The runs themselves.
+    pub(crate) fn into_inner(self) -> Vec<(Overrides, Manifest)> {
+        self.runs
+    }
+
     /// A figure of a scheme at a load, over seeds.
     pub fn value(&self, scheme: &str, load: Option<f64>, metric: Metric) -> Option<Estimate> {
         Estimate::of(self.of(scheme, load).filter_map(metric))
@@ -147,6 +152,7 @@ impl Runs {
                 "queued_us": mean(row.queued_us),
                 "sent_ratio": mean(row.sent_ratio),
                 "needed_ratio": mean(row.needed_ratio),
+                "sent_by_end_ratio": mean(row.sent_by_end_ratio),
                 "utilisation_deviation": mean(row.utilisation_deviation),
             }));
         }
@@ -174,7 +180,7 @@ impl Runs {
 }
 
 /// The columns of [`Runs::rows`].
-pub const COLUMNS: [&str; 17] = [
+pub const COLUMNS: [&str; 18] = [
     "experiment",
     "scheme",
     "load",
@@ -191,6 +197,7 @@ pub const COLUMNS: [&str; 17] = [
     "queued_us",
     "sent_ratio",
     "needed_ratio",
+    "sent_by_end_ratio",
     "utilisation_deviation",
 ];
 

@@ -17,9 +17,16 @@ use crate::{
 pub struct FlowList {
     /// The flows, in that order.
     pub flows: Vec<ListedFlow>,
+    /// Lines of the file that they are from, by their places.
+    lines: Vec<u32>,
 }
 
 impl FlowList {
+    /// Returns the line of the file, from 1, that a flow is from.
+    pub fn line(&self, flow: usize) -> Option<u32> {
+        self.lines.get(flow).copied()
+    }
+
     /// Reads the list of a file.
     ///
     /// # Errors
@@ -43,7 +50,8 @@ impl FlowList {
         unit: StartUnit,
     ) -> Result<Self, FlowListError> {
         let mut parser = Parser::new(format, unit);
-        let (mut flows, mut bytes, mut line) = (Vec::new(), Vec::new(), 0);
+        let (mut flows, mut lines) = (Vec::new(), Vec::new());
+        let (mut bytes, mut line) = (Vec::new(), 0);
         loop {
             line += 1;
             let wrong = |problem| FlowListError::Line { line, problem };
@@ -73,12 +81,14 @@ impl FlowList {
                 return Err(wrong(Problem::MoreThanSaid(parser.said().unwrap_or(0))));
             }
             flows.push(flow);
+            // Nobody reads a file of more lines to its end.
+            lines.push(u32::try_from(line).unwrap_or(u32::MAX));
         }
         let found = flows.len() as u64;
         match parser.said() {
             Some(said) if found < said => Err(FlowListError::Short { found, said }),
             _ if flows.is_empty() => Err(FlowListError::Empty),
-            _ => Ok(Self { flows }),
+            _ => Ok(Self { flows, lines }),
         }
     }
 }

@@ -91,6 +91,11 @@ mod tests {
             parse(FlowListFormat::Csv, us),
             Ok(vec![flow(1, 2, 7, 1500)])
         );
+        let quoted = "\"name, of the flow\", \"from\",to,bytes,\"start_ns\"\n\"a, \"\"b\"\", c\",1,2,\"7\",9\nd,3,4,5,6\n";
+        assert_eq!(
+            parse(FlowListFormat::Csv, quoted),
+            Ok(vec![flow(1, 2, 7, 9), flow(3, 4, 5, 6)])
+        );
         let ns3 = parse(FlowListFormat::Ns3, NS3).expect("it is right");
         assert_eq!(
             ns3,
@@ -140,6 +145,12 @@ mod tests {
                 "0,3,4",
                 "0,3,x",
                 "line 2: to is \"x\", which is not the number of a host",
+            ),
+            (
+                Csv,
+                "0,3,4",
+                "\"0,3\",4",
+                "line 2: it has 5 columns instead of as many as the heading has",
             ),
             (Csv, "0,3,4", "0,3,3", "line 2: host 3 sends to itself"),
             (
@@ -259,6 +270,14 @@ mod tests {
             parse(Csv, "from,to,bytes,start_ns\n"),
             Err(FlowListError::Empty)
         );
+    }
+
+    #[test]
+    fn a_flow_has_the_line_that_it_is_from() {
+        let list = FlowList::parse(HTSIM.as_bytes(), FlowListFormat::Htsim, StartUnit::Ps);
+        let list = list.expect("it is right");
+        let lines = [0, 1, 2].map(|flow| list.line(flow));
+        assert_eq!(lines, [Some(3), Some(5), None]);
     }
 
     /// What never ends is not read to its end.

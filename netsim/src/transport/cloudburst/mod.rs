@@ -55,6 +55,8 @@ struct Transfer {
     coding_ns: u64,
     is_asked_for: bool,
     is_done: bool,
+    /// Symbols that had been sent when it was decoded.
+    sent_by_end: u32,
     stats: FlowStats,
 }
 
@@ -171,10 +173,10 @@ impl Cloudburst {
             .is_some_and(|it| it.is_done)
     }
 
-    /// Figures of a message, and how many symbols it has.
-    pub(crate) fn stats(&self, message: u32) -> Option<(FlowStats, u32)> {
+    /// Figures of a message, how many symbols it has, and how many had been sent when it was decoded.
+    pub(crate) fn stats(&self, message: u32) -> Option<(FlowStats, u32, u32)> {
         let it = self.transfers.get(message as usize)?;
-        Some((it.stats, it.symbols))
+        Some((it.stats, it.symbols, it.sent_by_end))
     }
 
     fn count_arrival(&mut self, tag: Tag, packet: &Packet) {
@@ -344,6 +346,7 @@ impl Cloudburst {
             return;
         }
         transfer.is_done = true;
+        transfer.sent_by_end = transfer.stats.sent;
         let at_ns = network.now() + transfer.coding_ns;
         self.arrived.push((tag.message(), at_ns));
     }
