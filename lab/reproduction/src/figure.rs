@@ -95,7 +95,7 @@ impl Check {
         }
     }
 
-    /// The same check with its numbers: the band, the paper's value and ours.
+    /// Returns this check with its numbers: the band, the paper's value and ours.
     pub fn with_numbers(self, band: (f64, f64), paper: Option<f64>, ours: f64) -> Self {
         let ours = Some(Estimate {
             mean: ours,

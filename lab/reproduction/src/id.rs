@@ -1,4 +1,4 @@
-//! Names of items.
+//! Names of the papers' items.
 
 use std::str::FromStr;
 

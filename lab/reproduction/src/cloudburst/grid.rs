@@ -1,4 +1,4 @@
-//! What the paper leaves open of its testbed, one thing at a time from two centres, and how close each point comes to
+//! Grid of what the paper leaves open of its testbed, one thing at a time from two centres, and how close each point comes to
 //! figures 9 to 13 and 16 (`C4`, `C5`, `C6`, `C9`) taken together.
 //!
 //! One centre is what the items are measured with here; the other takes the paper's words to the letter: 4 MB a switch and
