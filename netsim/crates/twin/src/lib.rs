@@ -12,6 +12,7 @@ mod border;
 mod connection;
 mod event;
 mod port;
+mod report;
 mod scheme;
 mod settings;
 mod statistics;
@@ -22,6 +23,7 @@ use std::io::Read;
 use flow_recording::{ReadError, Reader};
 use serde::Serialize;
 
+pub use self::report::TwinReport;
 pub use self::scheme::{Scheme, SchemeError};
 pub use self::settings::{TwinSettings, Uplink, UplinkError};
 pub use self::statistics::{Distribution, FlowStatistics};
