@@ -222,7 +222,13 @@ impl AdaptiveController {
     /// The peer was restarted: that nothing was heard told of its absence, and nothing of the network.
     pub(super) fn discount_silence(&mut self, now: Time) {
         if let Some(back_off) = self.back_off.take() {
-            (self.window, self.threshold) = back_off.before;
+            let (window, threshold) = back_off.before;
+            (self.window, self.threshold) = if now.since(back_off.began) > VALID_FOR {
+                let initial = INITIAL_DATAGRAMS * self.datagram;
+                (window.min(initial), threshold.min(window))
+            } else {
+                (window, threshold)
+            };
             self.recovery_until = now;
             self.rounds.restart(now);
             self.pace(now);

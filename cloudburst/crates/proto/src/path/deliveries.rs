@@ -62,6 +62,7 @@ impl Path {
                     _ => (new_sent.min(received.into()), received),
                 }
             }
+            None if counts_anew => (highest.saturating_add(1).min(received.into()), received),
             // What was discarded has been missing since then.
             None => {
                 let sent = highest.saturating_add(1);
@@ -132,8 +133,8 @@ impl Path {
         if let Some(heard) = &mut self.heard {
             let counted = core::mem::take(&mut heard.received);
             self.most_missing = self.most_missing.wrapping_add(counted);
-            (self.is_recounted, self.counts_anew) = (true, !has_discarded);
         }
+        (self.is_recounted, self.counts_anew) = (true, !has_discarded);
     }
 
     /// Whether the peer has reported nothing since it was taken to have discarded what was sent: its first reports may

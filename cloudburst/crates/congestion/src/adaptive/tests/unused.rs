@@ -108,3 +108,15 @@ fn pauses_are_kept_where_nearly_all_is_lost_and_paths_die() {
     }
     assert!((3..=8).contains(&left), "{left} datagrams in a second");
 }
+
+/// As after a pause in which nothing was sent: a window is believed for five minutes.
+#[test]
+fn window_of_before_a_silence_is_taken_back_while_it_is_believed() {
+    for (silence, expected) in [(Duration::from_secs(200), DATAGRAMS), (VALID_FOR * 2, 10.0)] {
+        let mut rig = rig_with(0.0);
+        rig.controller.timed_out(rig.now, &rig.paths);
+        assert!(rig.window() < 1.1, "{}", rig.window());
+        rig.controller.discount_silence(rig.now + silence);
+        assert!((rig.window() - expected).abs() < 0.1, "{}", rig.window());
+    }
+}
