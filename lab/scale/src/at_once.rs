@@ -55,7 +55,8 @@ impl AtOnce {
             p50_ms: times.percentile(50.0),
             p99_ms: times.percentile(99.0),
             max_ms: times.percentile(100.0),
-            cpu_us_per_message: (after.cpu - before.cpu).as_secs_f64() * 1e6 / f64::from(messages),
+            cpu_us_per_message: after.cpu.saturating_sub(before.cpu).as_secs_f64() * 1e6
+                / f64::from(messages),
             memory_bytes: after.memory_bytes,
         })
     }

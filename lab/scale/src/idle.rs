@@ -44,9 +44,10 @@ impl Idle {
         Ok(Self {
             peers,
             memory_bytes: after.memory_bytes,
-            cpu_us_per_s: (after.cpu - before.cpu).as_secs_f64() * 1e6 / seconds,
-            wakeups_per_s: (after.wakeups - before.wakeups) as f64 / seconds,
-            cpu_us_per_message: (afterwards.cpu - after.cpu).as_secs_f64() * 1e6 / MESSAGES as f64,
+            cpu_us_per_s: after.cpu.saturating_sub(before.cpu).as_secs_f64() * 1e6 / seconds,
+            wakeups_per_s: after.wakeups.saturating_sub(before.wakeups) as f64 / seconds,
+            cpu_us_per_message: afterwards.cpu.saturating_sub(after.cpu).as_secs_f64() * 1e6
+                / MESSAGES as f64,
         })
     }
 }

@@ -36,7 +36,7 @@ impl InARow {
             let took = began.elapsed().as_secs_f64();
             let after = (crowd.server.usage()?, Usage::own()?);
             let each = |after: Usage, before: Usage| {
-                (after.cpu - before.cpu).as_secs_f64() * 1e6 / count as f64
+                after.cpu.saturating_sub(before.cpu).as_secs_f64() * 1e6 / count as f64
             };
             rows.push(Self {
                 messages: until,

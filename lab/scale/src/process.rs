@@ -30,13 +30,18 @@ impl Usage {
         for task in fs::read_dir(&tasks).with_context(|| tasks.display().to_string())? {
             let task = task?.path();
             // Nanoseconds on a processor come first; `stat` counts in hundredths of a second.
-            let times = read(task.join("schedstat"))?;
+            // One that has ended meanwhile takes no more.
+            let Ok(times) = read(task.join("schedstat")) else {
+                continue;
+            };
             let ran = times.split_whitespace().next().unwrap_or_default();
             let ran = ran
                 .parse()
                 .context("schedstat does not begin with a time")?;
             usage.cpu += Duration::from_nanos(ran);
-            let status = read(task.join("status"))?;
+            let Ok(status) = read(task.join("status")) else {
+                continue;
+            };
             usage.wakeups += field(&status, "voluntary_ctxt_switches:")?;
         }
         Ok(usage)

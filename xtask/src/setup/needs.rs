@@ -224,6 +224,7 @@ pub(crate) static NEEDS: &[Need] = &[
         "starts the systemd of that Debian",
     ),
     program(TEST, "rpm", &["rpm"], "installs the rpm into a directory"),
+    program(TEST, "node", &["nodejs"], "decodes as a browser does"),
     program(
         TEST,
         "rpmlint",

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use super::libtest::Tally;
 use crate::{
@@ -21,6 +21,8 @@ const BROWSER: &str = "chromium-headless-shell";
 const EMULATOR: &str = "qemu-system-arm";
 /// How long each may take; a second is what they take.
 const SECONDS: &str = "60";
+/// Looks at the page, at most.
+const ATTEMPTS: u32 = 5;
 
 /// Builds and runs each; those are skipped whose compiler, browser, Node or emulator is not there.
 pub(super) fn check(project: &Project) -> Result<Tally> {
@@ -148,7 +150,24 @@ impl Trial {
             numbers(&datagrams)
         );
         fs::write(self.place.join("received.js"), received)?;
-        let page = timed(browser)
+        // The module is compiled beside the page, whose time may be over before.
+        let mut state = String::new();
+        for _ in 0..ATTEMPTS {
+            let page = self.dump(browser)?;
+            state = between(&page, "<span id=\"state\">", "</span>")?.to_owned();
+            if state == "done" {
+                return Ok(between(&page, "<pre id=\"messages\">", "</pre>")?.to_owned());
+            }
+            if state != "loading" {
+                break;
+            }
+        }
+        bail!("the page says: {state}");
+    }
+
+    /// What the browser has made of the page.
+    fn dump(&self, browser: &Path) -> Result<String> {
+        timed(browser)
             .args(["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
             .arg(format!(
                 "--user-data-dir={}",
@@ -158,10 +177,7 @@ impl Trial {
             .args(["--virtual-time-budget=20000", "--dump-dom"])
             .arg(format!("file://{}", self.place.join("page.html").display()))
             .env("HOME", &self.place)
-            .read()?;
-        let state = between(&page, "<span id=\"state\">", "</span>")?;
-        ensure!(state == "done", "the page says: {state}");
-        Ok(between(&page, "<pre id=\"messages\">", "</pre>")?.to_owned())
+            .read()
     }
 
     fn call_node(&self, node: &Path, module: &Path) -> Result<String> {
