@@ -66,7 +66,7 @@ pub(super) struct Path {
     /// overtaken.
     most_missing: u32,
     /// They were reckoned, and the next report says how many there were at most.
-    is_recounted: bool,
+    pub(super) is_recounted: bool,
     /// The peer was restarted, and its next report counts nothing of before.
     counts_anew: bool,
     /// Since when nothing was heard of datagrams sent, and how many those are.

@@ -137,12 +137,6 @@ impl Path {
         (self.is_recounted, self.counts_anew) = (true, !has_discarded);
     }
 
-    /// Whether the peer has reported nothing since it was taken to have discarded what was sent: its first reports may
-    /// be of just that.
-    pub(crate) const fn is_recounted(&self) -> bool {
-        self.is_recounted
-    }
-
     /// An answer came to what went by it, without a count of what arrives: who knows nothing of
     /// us keeps none.
     pub(crate) fn echoed(&mut self, now: Time) -> Option<FourTuple> {

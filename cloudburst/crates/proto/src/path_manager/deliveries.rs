@@ -47,7 +47,7 @@ impl PathManager {
             if report.path == echo.path {
                 // What is not new delivers all the same, where it was taken for discarded.
                 let path = peer.paths.by_id(echo.path);
-                is_counted |= heard.is_some() || !path.is_some_and(|it| it.is_recounted());
+                is_counted |= heard.is_some() || !path.is_some_and(|it| it.is_recounted);
             }
             if let Some(new) = heard {
                 peer.has_discarded = false;
