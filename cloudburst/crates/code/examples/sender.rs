@@ -13,7 +13,7 @@ use rand_xoshiro::SplitMix64;
 
 /// So that a datagram fits into any that the Internet carries.
 const SYMBOL_BYTES: usize = 1_000;
-/// What is on its way while the receiver's stop is on its way back.
+/// Datagrams that are on their way while the receiver's stop is on its way back.
 const TOO_LATE: usize = 3;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -154,7 +154,7 @@ impl AdaptiveController {
         if let Some(back_off) = self.back_off {
             return if now >= back_off.next_at { ANY } else { 0 };
         }
-        if !self.has_window() || self.is_hopeless() {
+        if !self.has_window() {
             return if now >= self.probe.0 { ANY } else { 0 };
         }
         // Of a window of one datagram two may leave, as symbols are cut somewhat shorter. Cut down to one, messages of
@@ -172,13 +172,14 @@ impl AdaptiveController {
     }
 
     fn has_window(&self) -> bool {
-        self.in_flight <= 0.0 || self.in_flight + self.datagram <= self.window
+        let fits = self.in_flight <= 0.0 || self.in_flight + self.datagram <= self.window;
+        fits && !self.is_hopeless()
     }
 
     pub(super) fn ready_at(&self) -> Time {
         match self.back_off {
             Some(back_off) => back_off.next_at,
-            None if self.has_window() && !self.is_hopeless() => self.pacer.ready_at(),
+            None if self.has_window() => self.pacer.ready_at(),
             None => self.probe.0,
         }
     }
@@ -186,7 +187,7 @@ impl AdaptiveController {
     pub(super) fn sent(&mut self, now: Time, bytes: usize) {
         if self.in_flight <= 0.0 && !self.is_hopeless() {
             self.probe.0 = now + self.probe.1;
-        } else if (!self.has_window() || self.is_hopeless()) && now >= self.probe.0 {
+        } else if !self.has_window() && now >= self.probe.0 {
             self.probe.1 = self.probe.1.saturating_mul(2).min(MOST_PAUSE);
             self.probe.0 = now + self.probe.1;
         }

@@ -82,7 +82,7 @@ struct Relay {
     policy: Policy,
     shape: Shape,
     decoder: Decoder<Vec<u8>, Vec<Block>>,
-    /// What told something new.
+    /// Symbols that told something new.
     held: Vec<Vec<u8>>,
     /// How many it has sent of its own.
     sent: u32,
@@ -168,7 +168,7 @@ fn sum(datagrams: &[&[u8]]) -> Vec<u8> {
     [&header.to_bytes()[..], &symbol].concat()
 }
 
-/// What became of a message.
+/// Fate of a message at the receiver.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     /// Until the receiver had it, without the delay of both hops.
@@ -237,7 +237,7 @@ fn measure(policy: Policy, n: usize, loss_percent: u64) -> Figures {
     }
 }
 
-/// What the book says of it, and draws its conclusion from.
+/// Measures the cells from which the book draws its conclusion.
 #[test]
 fn recoding_gains_nothing_where_few_are_lost_and_a_fifth_where_many_are() {
     if cfg!(miri) {

@@ -30,7 +30,7 @@ pub(crate) struct Restarted {
     pub(crate) was_known: bool,
     /// It was not running before, by our clock.
     pub(crate) started: Time,
-    /// What it was sent went by keys that it does not have.
+    /// It lacks the keys that it was sent messages by.
     pub(crate) has_discarded: bool,
 }
 

@@ -89,7 +89,7 @@ fn small_window_does_not_take_its_own_datagrams_for_a_queue_while_rates_are_unkn
     }
 }
 
-/// What is in flight is forgotten with a path that dies, and paths die again and again then.
+/// Paths die again and again then, and with each what was in flight by it is forgotten.
 #[test]
 fn pauses_are_kept_where_nearly_all_is_lost_and_paths_die() {
     let mut rig = rig_with(0.0);
@@ -109,7 +109,7 @@ fn pauses_are_kept_where_nearly_all_is_lost_and_paths_die() {
     assert!((3..=8).contains(&left), "{left} datagrams in a second");
 }
 
-/// As after a pause in which nothing was sent: a window is believed for five minutes.
+/// Five minutes long a window is believed, as after a pause in which nothing was sent.
 #[test]
 fn window_of_before_a_silence_is_taken_back_while_it_is_believed() {
     for (silence, expected) in [(Duration::from_secs(200), DATAGRAMS), (VALID_FOR * 2, 10.0)] {
