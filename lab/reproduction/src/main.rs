@@ -60,7 +60,7 @@ struct Reproduce {
     out: PathBuf,
     /// Also keep each item's CSV and SVG files in DIR, and in its provenance.csv the command, seeds, commit
     /// and date: those of the book are in docs/src/reproduction/results. Takes sources that are committed.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "shard")]
     keep: Option<PathBuf>,
     /// Print one JSON array instead of tables.
     #[arg(long)]
