@@ -1,4 +1,4 @@
-//! How many leading bits of a destination routing looks at, so that one record serves all
+//! How many leading bits of a destination routing looks at, so that one [record] serves all
 //! destinations for which the kernel has the same answer.
 //!
 //! Routing looks for the longest prefix that holds a destination. Two destinations that agree in as many
@@ -12,6 +12,8 @@
 //! that they differ within: then a *granule* does, the destination's first 24 bits (IPv6: 64) by their
 //! hash. Granules of one hash, and prefixes that hold too many granules to list, only make the
 //! number larger. A larger number is right, too: it splits destinations that are routed alike.
+//!
+//! [record]: crate::next_hop
 
 use core::net::IpAddr;
 
@@ -37,8 +39,18 @@ impl MatchedBits {
     /// The bits of the whole packet, which routing may look at.
     pub const EVERYTHING: Self = Self(EVERYTHING);
 
+    /// All of the destination.
+    #[cfg(test)]
+    pub(crate) const DESTINATION: Self = Self(V6.all);
+
+    /// Reads a [number](Self::number) in the lower bits of a byte.
+    #[inline(always)]
+    pub(crate) const fn numbered(byte: u8) -> Self {
+        Self(byte & Self::LARGEST)
+    }
+
     /// The largest number: no bit above it is ever set.
-    const LARGEST: u8 = 0x7f;
+    pub(crate) const LARGEST: u8 = 0x7f;
 
     /// Tells if routing looks at the whole packet.
     #[inline(always)]
