@@ -5,7 +5,7 @@
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::bindings::{BPF_F_NO_PREALLOC, xdp_md};
-use aya_ebpf::btf_maps::{Array, DevMap, HashMap, LruHashMap, PerCpuArray};
+use aya_ebpf::btf_maps::{DevMap, HashMap, LruHashMap, PerCpuArray};
 use aya_ebpf::helpers::bpf_fib_lookup;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::XdpContext;
@@ -14,9 +14,11 @@ use splitter_policy::counters::Counters;
 use splitter_policy::egress_counts::{EgressCounts, Marked};
 use splitter_policy::flow::TunnelRole;
 use splitter_policy::forward::{Fallback, FibLookup, Mac, TARGET_SLOTS as SLOTS, target};
-use splitter_policy::next_hop::{NextHop, NextHopTrust, Question, neighbour};
+use splitter_policy::next_hop::{Generation, NextHop, NextHopTrust, Question, neighbour};
+use splitter_policy::prefix_lengths::{MatchedBits, PrefixLengths};
 
 use crate::clock::KernelClock;
+use crate::fixed::Fixed;
 use crate::frame::Frame;
 use crate::pipeline::{counters, is_shadow, settings};
 
@@ -48,8 +50,23 @@ static FIB_LOOKUP: PerCpuArray<FibLookup, 1> = PerCpuArray::new();
 #[btf_map]
 static NEXT_HOPS: PerCpuArray<NextHop, { Question::RECORDS as usize }> = PerCpuArray::new();
 
-#[btf_map]
-static NEXT_HOP_TRUST: Array<NextHopTrust, 1> = Array::new();
+/// The generation of what is right of it. A word of its own, as the next, for others write it than vouch.
+#[used]
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".data.routing")]
+static ROUTING_GENERATION: Fixed<Generation> = Fixed::zeroed();
+
+/// Until when somebody vouches for it.
+#[used]
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".data.vouched")]
+static VOUCHED_UNTIL: Fixed<u64> = Fixed::zeroed();
+
+/// How much of a packet routing looks at.
+#[used]
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".data.prefixes")]
+static PREFIX_LENGTHS: Fixed<PrefixLengths> = Fixed::zeroed();
 
 /// When the kernel last gave each [`neighbour`] for an answer: the agent keeps those alive.
 #[btf_map]
@@ -103,15 +120,17 @@ fn forward(
         check_address(device, to)?;
         return Err(reason);
     }
+    // Before the generation is read: what is of a new one never meets records of the one before.
+    let matched = matched_bits(&asked);
     // Read before the kernel is asked: what changes meanwhile makes the answer one of the past.
     let trust = trust();
     let now_ns = now_ns();
-    let question = Question::new(&asked, tunnel, to, trust.looks_beyond);
+    let question = Question::new(&asked, tunnel, to, matched);
     // SAFETY: a per-CPU value, as the counters are.
-    let record = NEXT_HOPS.get_ptr_mut(question.index());
+    let record = NEXT_HOPS.get_ptr_mut(question.index(&asked));
     let record = unsafe { &mut *record.ok_or(Fallback::Failed)? };
     let is_trusted = trust.is_given(now_ns);
-    if is_trusted && record.answers(&question, asked.packet_bytes(), &trust, now_ns) {
+    if is_trusted && record.answers((&question, &asked), &trust, now_ns) {
         let slot = record.slot();
         // Takes effect only with the program's answer.
         if TARGETS.redirect(slot, 0).is_ok() {
@@ -126,7 +145,7 @@ fn forward(
     *lookup = asked;
     let slot = ask(context, lookup, tunnel)?;
     if is_trusted {
-        *record = NextHop::new(question, lookup, slot as u16, &trust, now_ns);
+        *record = record.followed_by((question, &asked), (lookup, slot as u16), &trust, now_ns);
         // Where there is no memory the neighbour is kept alive by others.
         let _ = NEIGHBOURS.insert(&neighbour(lookup.next_hop(), slot), &now_ns, 0);
     }
@@ -190,10 +209,19 @@ fn check_address(device: u32, to: Mac) -> Result<(), Fallback> {
 
 #[inline(always)]
 fn trust() -> NextHopTrust {
-    // SAFETY: integers, which the agent may replace while they are read: volatile, so that each is
-    // read once.
-    let read = |it: &NextHopTrust| unsafe { (&raw const *it).read_volatile() };
-    NEXT_HOP_TRUST.get(0).map(read).unwrap_or_default()
+    // SAFETY: integers, which the agent may replace at any time: volatile, so that each is read once.
+    unsafe {
+        NextHopTrust {
+            generation: ROUTING_GENERATION.as_ptr().read_volatile(),
+            until_ns: VOUCHED_UNTIL.as_ptr().read_volatile(),
+        }
+    }
+}
+
+#[inline(always)]
+fn matched_bits(asked: &FibLookup) -> MatchedBits {
+    // SAFETY: made of bytes, each of which the agent may replace while it is read.
+    asked.matched_bits(unsafe { &*PREFIX_LENGTHS.as_ptr() })
 }
 
 #[inline(always)]

@@ -10,6 +10,7 @@ use crate::dscp::{Dscp, updated_checksum};
 use crate::egress_counts::IpStart;
 use crate::flow::TunnelRole;
 use crate::packet::{ethertype, protocol};
+use crate::prefix_lengths::{MatchedBits, PrefixLengths};
 
 /// The reason why a packet that was split goes by the network stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -323,23 +324,33 @@ impl FibLookup {
         }
     }
 
-    /// The question in words, without the packet's length.
+    /// The device, and above it the first bytes of the header.
     #[inline(always)]
-    pub(crate) const fn words(&self) -> [u64; 6] {
-        const fn joined(low: u32, high: u32) -> u64 {
-            low as u64 | (high as u64) << 32
-        }
-        let ([a, b, c, d], [e, f, g, h]) = (self.source, self.destination);
+    pub(crate) const fn place(&self) -> u64 {
+        joined(self.device, self.flow)
+    }
+
+    /// The destination in words.
+    #[inline(always)]
+    pub(crate) const fn destination(&self) -> [u64; 2] {
+        let [a, b, c, d] = self.destination;
+        [joined(a, b), joined(c, d)]
+    }
+
+    /// Family, protocol and ports, and the source, in words.
+    #[inline(always)]
+    pub(crate) const fn beyond(&self) -> [u64; 3] {
+        let [a, b, c, d] = self.source;
         let kind = self.family as u64 | (self.protocol as u64) << 8;
         let ports = (self.source_port as u64) << 16 | (self.destination_port as u64) << 32;
-        [
-            kind | ports,
-            joined(self.device, self.flow),
-            joined(a, b),
-            joined(c, d),
-            joined(e, f),
-            joined(g, h),
-        ]
+        [kind | ports, joined(a, b), joined(c, d)]
+    }
+
+    /// Tells how much of the packet routing looks at.
+    #[inline(always)]
+    pub const fn matched_bits(&self, lengths: &PrefixLengths) -> MatchedBits {
+        let [destination, _] = self.destination();
+        lengths.of(self.family == AF_INET6, destination)
     }
 
     /// The start of the header of the packet that is asked for.
@@ -358,6 +369,12 @@ impl FibLookup {
             protocol: self.protocol,
             packet_bytes: self.packet_bytes as u32,
         }
+    }
+
+    /// The protocol that the packet carries.
+    #[inline(always)]
+    pub(crate) const fn protocol(&self) -> u8 {
+        self.protocol
     }
 
     /// The bytes of the packet that is asked for.
@@ -397,6 +414,11 @@ impl FibLookup {
         decrement_hops(frame)?;
         frame.write(0, self.link_addresses())
     }
+}
+
+#[inline(always)]
+const fn joined(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
 }
 
 /// Takes a hop from what a frame has to go; `None` when it cannot be written.

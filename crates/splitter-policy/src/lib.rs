@@ -17,6 +17,7 @@
 //! | [`thresholds`] | thresholds of all flows, or by remote site |
 //! | [`flow`] | 5-tuples, classes, tunnels, flow entries |
 //! | [`sites`] | the remote sites that flows lead to |
+//! | [`prefix_lengths`] | how many bits of a destination routing looks at |
 //! | [`forward`] | forwarding without the network stack: FIB lookup, TTL |
 //! | [`histogram`], [`counters`] | counts and flow completion times |
 //! | [`clock`] | the clocks of a host |
@@ -71,6 +72,7 @@ pub mod next_hop;
 pub mod packet;
 pub mod pass_reason;
 pub mod paths;
+pub mod prefix_lengths;
 pub mod queue_search;
 pub mod reverse;
 pub mod settings;

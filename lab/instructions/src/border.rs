@@ -8,10 +8,11 @@ use splitter_policy::dscp::Dscp;
 use splitter_policy::egress_counts::{EgressCounts, Marked};
 use splitter_policy::flow::{Class, FlowKey, Seeds, TunnelRole};
 use splitter_policy::forward::{Fallback, Mac, target};
-use splitter_policy::next_hop::NextHopTrust;
+use splitter_policy::next_hop::Generation;
 use splitter_policy::packet::{Network, Transport};
 use splitter_policy::pass_reason::PassReason;
 use splitter_policy::paths::SitePaths;
+use splitter_policy::prefix_lengths::{PrefixLengthsBuilder, Reach};
 use splitter_policy::reverse::ReverseEntry;
 use splitter_policy::settings::Settings;
 use splitter_policy::sites::SiteKey;
@@ -194,17 +195,24 @@ impl Border {
         self.set("LAN_ADDRESSES", &SITE, &Mac::new(OWN_ADDRESS))
     }
 
-    /// Has the program believe what it notes of next hops from now on.
+    /// Has the program believe what it notes of next hops from now on, with routes as a border has them:
+    /// by default over the tunnel, and in the octet of the destinations one that is longer than usual.
     ///
     /// # Errors
-    /// When the object has no such map.
+    /// When the object has no such maps.
     pub fn vouch(&mut self) -> Result<()> {
-        let trust = NextHopTrust {
-            generation: 1,
-            until_ns: u64::MAX,
-            looks_beyond: 0,
-        };
-        self.set("NEXT_HOP_TRUST", &0, &trust)
+        let mut lengths = PrefixLengthsBuilder::new();
+        for (prefix, length) in [
+            ("0.0.0.0", 0),
+            ("::", 0),
+            ("10.255.255.1", 32),
+            ("e0ff::1", 128),
+        ] {
+            lengths.add(prefix.parse()?, length, Reach::Prefix);
+        }
+        self.set(".data.prefixes", &0, &lengths.build())?;
+        self.set(".data.routing", &0, &Generation::new(1))?;
+        self.set(".data.vouched", &0, &u64::MAX)
     }
 
     /// Has packets choose among the tunnels of a site.

@@ -3,8 +3,9 @@
 use splitter_policy::counters::Counters;
 use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::forward::Mac;
-use splitter_policy::next_hop::NextHopTrust;
+use splitter_policy::next_hop::Generation;
 use splitter_policy::paths::SitePaths;
+use splitter_policy::prefix_lengths::PrefixLengths;
 use splitter_policy::reverse::ReverseEntry;
 use splitter_policy::settings::Settings;
 
@@ -24,11 +25,13 @@ macro_rules! plain_data {
 plain_data!(
     Counters,
     EgressCounts,
+    Generation,
     Mac,
-    NextHopTrust,
+    PrefixLengths,
     ReverseEntry,
     Settings,
-    SitePaths
+    SitePaths,
+    u64
 );
 
 /// The bytes of a value.

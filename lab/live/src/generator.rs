@@ -48,8 +48,8 @@ impl Template {
         let frame = frame(router, destination, Size::Imix);
         let mut head = [0; 40];
         head[..38].copy_from_slice(&frame[..38]);
-        // Total length, checksum, source.
-        for written in [16..18, 24..26, 26..30] {
+        // Total length, checksum, addresses.
+        for written in [16..18, 24..26, 26..34] {
             head[written].fill(0);
         }
         let words = head[14..34].chunks(2);
@@ -92,9 +92,10 @@ pub(crate) fn key(flow: u32) -> [u32; 4] {
     let word = |at: usize| [frame[at], frame[at + 1], frame[at + 2], frame[at + 3]];
     // As the yardstick writes it.
     let source = ((10 << 24 | 64 << 16) + flow).to_be_bytes();
+    let destination = (u32::from_be_bytes(DESTINATION) + flow).to_be_bytes();
     [
         u32::from_ne_bytes(source),
-        u32::from_ne_bytes(DESTINATION),
+        u32::from_ne_bytes(destination),
         u32::from_ne_bytes(word(34)),
         TCP,
     ]

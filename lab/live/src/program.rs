@@ -6,6 +6,7 @@ use aya::programs::tc::TcAttachType;
 use aya::programs::{SchedClassifier, Xdp, XdpMode};
 use flow_testbed::namespace::Namespace;
 use flow_testbed::require::Requirement::{self, NftRule, Program as Command};
+use splitter_datapath::read_prefix_lengths;
 use splitter_policy::clock::TickClock;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::flow::TunnelRole;
@@ -206,8 +207,14 @@ impl Router {
                     // The map takes devices of the namespace of who writes it.
                     rig.router.enter(|| shipped.redirect_into(index, tunnel))?;
                 }
-                // As the agent does it: routing may look at everything.
-                shipped.vouch(true);
+                // As the agent does it.
+                let mut devices = Vec::new();
+                for device in TUNNELS {
+                    devices.push(rig::index(&rig.router, device)?);
+                }
+                let lengths = rig.router.enter(|| read_prefix_lengths(&devices))?;
+                let lengths = lengths.context("the routes are not read")?;
+                shipped.vouch(Some(&lengths));
                 shipped.set_lan_address(rig::index(&rig.router, LAN)?, ROUTER);
                 attach_xdp(shipped, "redirect", &rig.router, &[LAN])
             }

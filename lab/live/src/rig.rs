@@ -16,8 +16,9 @@ pub(crate) const SINKS: [&str; 2] = ["sink0", "sink1"];
 /// The link address of the router's device of the site.
 pub(crate) const ROUTER: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-/// Where all packets go.
-pub(crate) const DESTINATION: [u8; 4] = [198, 18, 0, 1];
+/// Where the packets of the first flow go; those of each other go to an address of their own, as the
+/// yardstick writes it.
+pub(crate) const DESTINATION: [u8; 4] = [172, 16, 0, 0];
 
 /// The bits of the kernel's mark that carry marks, as `steering.mode = "mark"` has them here.
 pub(crate) const MARK_BITS: u32 = 0x3f00;

@@ -1,6 +1,8 @@
 //! What the agent does for next hops that the programs have noted: it voids them with every change,
 //! keeps those in use alive, and vouches for none once it ends.
 
+mod longer_route;
+
 use std::time::Duration;
 
 use aya::maps::{Array, Map, MapData};
@@ -24,12 +26,14 @@ fn pins(site: &Site) -> Pins {
     Pins::new(&config.bpffs, &config.pin_dir())
 }
 
-/// The words of the map: generation, until when somebody vouches for it, and what routing looks at.
-fn trust(site: &Site) -> [u64; 3] {
-    let map = MapData::from_pin(pins(site).map("NEXT_HOP_TRUST"));
-    let map = Map::Array(map.expect("it is pinned"));
-    let map: Array<_, [u64; 3]> = map.try_into().expect("an array");
-    map.get(&0, 0).expect("it is read")
+/// The generation, and until when somebody vouches for it.
+fn trust(site: &Site) -> [u64; 2] {
+    ["ROUTING_GENERATION", "VOUCHED_UNTIL"].map(|name| {
+        let map = MapData::from_pin(pins(site).map(name));
+        let map = Map::Array(map.expect("it is pinned"));
+        let map: Array<_, u64> = map.try_into().expect("an array");
+        map.get(&0, 0).expect("it is read")
+    })
 }
 
 #[test]

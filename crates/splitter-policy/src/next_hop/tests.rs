@@ -1,3 +1,5 @@
+mod routed;
+
 use super::*;
 use std::vec::Vec;
 
@@ -32,28 +34,28 @@ fn asked(frame: &[u8], device: u32) -> FibLookup {
     lookup
 }
 
-fn question(frame: &[u8], looks_beyond: u64) -> Question {
-    Question::new(&asked(frame, DEVICE), TunnelRole::Short, OWN, looks_beyond)
+fn question(frame: &[u8], matched: MatchedBits) -> Question {
+    Question::new(&asked(frame, DEVICE), TunnelRole::Short, OWN, matched)
+}
+
+/// A packet's question, with what lies beyond it.
+fn everything(frame: &[u8]) -> (Question, [u64; 3]) {
+    let beyond = asked(frame, DEVICE).beyond();
+    (question(frame, MatchedBits::EVERYTHING), beyond)
 }
 
 fn trust() -> NextHopTrust {
     NextHopTrust {
-        generation: 9,
+        generation: Generation::new(9),
         until_ns: NOW_NS + 1,
-        looks_beyond: NextHopTrust::ALL,
     }
 }
 
 /// A record whose path takes what the packet that was asked for has, as on kernels that say no MTU.
 fn record(frame: &[u8]) -> NextHop {
     let asked = asked(frame, DEVICE);
-    NextHop::new(
-        question(frame, NextHopTrust::ALL),
-        &asked,
-        3,
-        &trust(),
-        NOW_NS,
-    )
+    let question = question(frame, MatchedBits::EVERYTHING);
+    NextHop::default().followed_by((question, &asked), (&asked, 3), &trust(), NOW_NS)
 }
 
 #[test]
@@ -61,69 +63,148 @@ fn any_bit_that_routing_may_look_at_makes_another_question() {
     const V4: &[usize] = &[15, 23, 26, 29, 30, DESTINATION_LAST, 34, 35, 36, 37];
     const V6: &[usize] = &[14, 15, 16, 17, 22, 37, 38, 53, 54, 57];
     for (frame, places) in [(v4(), V4), (v6(), V6)] {
-        let same = question(&frame, NextHopTrust::ALL);
-        assert_eq!(question(&frame, NextHopTrust::ALL), same);
+        let same = everything(&frame);
+        let record = record(&frame);
+        let answers = |question: &Question, asked: &FibLookup| {
+            record.answers((question, asked), &trust(), NOW_NS)
+        };
+        assert!(answers(&same.0, &asked(&frame, DEVICE)));
         for &at in places {
             let mut other = frame.clone();
             // Keeps TCP and UDP apart, and version and addresses what they are.
             other[at] ^= if at == 23 { 6 ^ 17 } else { 2 };
-            assert_ne!(question(&other, NextHopTrust::ALL), same, "byte {at}");
+            let question = everything(&other);
+            assert_ne!(question, same, "byte {at}");
+            assert!(!answers(&question.0, &asked(&other, DEVICE)), "byte {at}");
         }
         let asked_at = |device| asked(&frame, device);
-        let all = NextHopTrust::ALL;
+        let all = MatchedBits::EVERYTHING;
         let others = [
             Question::new(&asked_at(DEVICE + 1), TunnelRole::Short, OWN, all),
             Question::new(&asked_at(DEVICE), TunnelRole::Long, OWN, all),
             Question::new(&asked_at(DEVICE), TunnelRole::Short, Mac::new([3; 6]), all),
         ];
         for other in others {
-            assert_ne!(other, same);
-            assert!(!record(&frame).answers(&other, 40, &trust(), NOW_NS));
+            assert_ne!(other, same.0);
+            assert!(!answers(&other, &asked(&frame, DEVICE)));
         }
     }
-    assert_ne!(question(&v4(), 0), question(&v6(), 0));
+    assert_ne!(
+        question(&v4(), MatchedBits::DESTINATION),
+        question(&v6(), MatchedBits::DESTINATION)
+    );
 }
 
 #[test]
 fn where_routing_looks_at_destination_and_class_alone_so_does_a_question() {
     const V4: [&[usize]; 2] = [&[26, 29, 34, 37], &[15, 30, DESTINATION_LAST]];
     const V6: [&[usize]; 2] = [&[16, 17, 22, 37, 54, 57], &[14, 38, 45, 46, 53]];
-    for (frame, [same, other]) in [(v4(), V4), (v6(), V6)] {
+    for (frame, protocol_at, [same, other]) in [(v4(), 23, V4), (v6(), 20, V6)] {
         let changed = |at: usize| {
             let mut frame = frame.clone();
             frame[at] ^= 2;
-            question(&frame, 0)
+            question(&frame, MatchedBits::DESTINATION)
         };
         for &at in same {
-            assert_eq!(changed(at), question(&frame, 0), "byte {at}");
+            assert_eq!(
+                changed(at),
+                question(&frame, MatchedBits::DESTINATION),
+                "byte {at}"
+            );
         }
         for &at in other {
-            assert_ne!(changed(at), question(&frame, 0), "byte {at}");
+            assert_ne!(
+                changed(at),
+                question(&frame, MatchedBits::DESTINATION),
+                "byte {at}"
+            );
         }
+        // Rules may look at the protocol.
+        let mut datagram = frame.clone();
+        datagram[protocol_at] = 17;
+        assert_ne!(
+            question(&datagram, MatchedBits::DESTINATION),
+            question(&frame, MatchedBits::DESTINATION)
+        );
     }
 }
 
 #[test]
 fn record_is_believed_in_its_generation_and_its_lifetime_and_for_what_fits() {
-    let (record, asked) = (record(&v4()), question(&v4(), NextHopTrust::ALL));
-    let answers = |bytes, generation, now_ns| {
+    let (record, question) = (record(&v4()), question(&v4(), MatchedBits::EVERYTHING));
+    let (fits, mut longer) = (v4(), v4());
+    longer.push(0);
+    longer[17] += 1;
+    let answers = |frame: &[u8], generation, now_ns| {
         let trust = NextHopTrust {
-            generation,
+            generation: Generation::new(generation),
             ..trust()
         };
-        record.answers(&asked, bytes, &trust, now_ns)
+        record.answers((&question, &asked(frame, DEVICE)), &trust, now_ns)
     };
-    assert!(answers(40, 9, NOW_NS));
-    assert!(answers(40, 9, NOW_NS + NextHop::LIFETIME_NS - 1));
-    assert!(!answers(41, 9, NOW_NS));
-    assert!(!answers(40, 8, NOW_NS));
-    assert!(!answers(40, 9, NOW_NS + NextHop::LIFETIME_NS));
+    assert!(answers(&fits, 9, NOW_NS));
+    assert!(answers(&fits, 9, NOW_NS + NextHop::LIFETIME_NS - 1));
+    assert!(!answers(&longer, 9, NOW_NS));
+    assert!(!answers(&fits, 8, NOW_NS));
+    assert!(!answers(&fits, 9, NOW_NS + NextHop::LIFETIME_NS));
     // Of a clock that was set again when the program was replaced.
-    assert!(!answers(40, 9, NOW_NS - 1));
+    assert!(!answers(&fits, 9, NOW_NS - 1));
     // What was never written.
     let (nothing, zero) = (NextHop::default(), Question::default());
-    assert!(!nothing.answers(&asked, 40, &trust(), NOW_NS));
-    assert!(!nothing.answers(&zero, 0, &trust(), NOW_NS));
+    let lookup = asked(&fits, DEVICE);
+    assert!(!nothing.answers((&question, &lookup), &trust(), NOW_NS));
+    assert!(!nothing.answers((&zero, &FibLookup::default()), &trust(), NOW_NS));
+}
+
+/// The trust of an agent that has heard at that time of all that had changed.
+fn heard(at_ns: u64) -> NextHopTrust {
+    NextHopTrust {
+        until_ns: at_ns + NextHopTrust::PERIOD_NS,
+        ..trust()
+    }
+}
+
+#[test]
+fn record_that_serves_many_is_believed_when_the_agent_has_heard_of_all_before() {
+    const TICK_NS: u64 = 10_000_000;
+    let frame = v4();
+    let answer = asked(&frame, DEVICE).with_link([1; 6], [7; 6]);
+    for matched in [MatchedBits::DESTINATION, MatchedBits::EVERYTHING] {
+        let question = question(&frame, matched);
+        let lookup = asked(&frame, DEVICE);
+        let noted = |before: &NextHop, answer: &FibLookup, slot, trust: &NextHopTrust, now_ns| {
+            before.followed_by((question, &lookup), (answer, slot), trust, now_ns)
+        };
+        let first = noted(&NextHop::default(), &answer, 3, &heard(NOW_NS), NOW_NS);
+        let answers = |record: &NextHop, trust: &NextHopTrust| {
+            record.answers((&question, &lookup), trust, NOW_NS + TICK_NS)
+        };
+        let at_once = matched.is_everything();
+        assert_eq!(answers(&first, &heard(NOW_NS)), at_once);
+        // The program's clock may be a tick behind.
+        assert_eq!(answers(&first, &heard(NOW_NS + TICK_NS)), at_once);
+        let later = heard(NOW_NS + 2 * TICK_NS);
+        assert!(answers(&first, &later));
+
+        let again = |answer: &FibLookup, slot, trust: &NextHopTrust| {
+            noted(&first, answer, slot, trust, NOW_NS + TICK_NS)
+        };
+        assert!(answers(&again(&answer, 3, &later), &later));
+        let other_hop = answer.with_link([1; 6], [8; 6]);
+        assert_eq!(answers(&again(&other_hop, 3, &later), &later), at_once);
+        assert_eq!(answers(&again(&answer, 4, &later), &later), at_once);
+        // What has a larger packet is not what it was, as far as anybody knows.
+        let mut longer = frame.clone();
+        longer.push(0);
+        longer[17] += 1;
+        let larger = asked(&longer, DEVICE).with_link([1; 6], [7; 6]);
+        assert_eq!(answers(&again(&larger, 3, &later), &later), at_once);
+        let next = NextHopTrust {
+            generation: Generation::new(10),
+            ..later
+        };
+        assert_eq!(answers(&again(&answer, 3, &next), &next), at_once);
+    }
 }
 
 #[test]
@@ -137,7 +218,10 @@ fn nobody_vouches_without_an_agent() {
 fn record_makes_of_a_frame_what_the_answer_would() {
     for frame in [v4(), v6()] {
         let answer = asked(&frame, DEVICE).with_link([1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 11, 12]);
-        let record = NextHop::new(question(&frame, 0), &answer, 3, &trust(), NOW_NS);
+        let question = question(&frame, MatchedBits::DESTINATION);
+        let asked = asked(&frame, DEVICE);
+        let record =
+            NextHop::default().followed_by((question, &asked), (&answer, 3), &trust(), NOW_NS);
         let (mut by_record, mut by_answer) = (frame.clone(), frame.clone());
         record.forward(by_record.as_mut_slice()).expect("fits");
         answer.forward(by_answer.as_mut_slice()).expect("fits");
@@ -155,7 +239,7 @@ fn questions_of_neighbouring_destinations_have_records_of_their_own() {
     for last in 0..=255 {
         let mut frame = v4();
         frame[DESTINATION_LAST] = last;
-        let index = question(&frame, 0).index();
+        let index = question(&frame, MatchedBits::DESTINATION).index(&asked(&frame, DEVICE));
         assert!(index < Question::RECORDS);
         taken.insert(index);
     }

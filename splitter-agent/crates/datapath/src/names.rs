@@ -6,15 +6,19 @@ pub(super) const TUNNELS: &str = "TUNNELS";
 pub(super) const TARGETS: &str = "TARGETS";
 pub(super) const TARGET_SLOTS: &str = "TARGET_SLOTS";
 pub(super) const REDIRECTED: &str = "REDIRECTED";
-pub(super) const NEXT_HOP_TRUST: &str = "NEXT_HOP_TRUST";
+pub(super) const ROUTING_GENERATION: &str = "ROUTING_GENERATION";
+pub(super) const VOUCHED_UNTIL: &str = "VOUCHED_UNTIL";
+pub(super) const PREFIX_LENGTHS: &str = "PREFIX_LENGTHS";
 pub(super) const NEIGHBOURS: &str = "NEIGHBOURS";
 /// All that only a program that redirects has.
-pub(super) const REDIRECTING: [&str; 6] = [
+pub(super) const REDIRECTING: [&str; 8] = [
     TARGETS,
     TARGET_SLOTS,
     REDIRECTED,
     LAN_ADDRESSES,
-    NEXT_HOP_TRUST,
+    ROUTING_GENERATION,
+    VOUCHED_UNTIL,
+    PREFIX_LENGTHS,
     NEIGHBOURS,
 ];
 pub(super) const LAN_ADDRESSES: &str = "LAN_ADDRESSES";
@@ -52,7 +56,7 @@ pub(super) const PATH_FLOW_MASK: &str = "PATH_FLOW_MASK";
 pub(super) const BALANCING: [&str; 4] = [SITE_PATHS, PATH_COUNTERS, PATH_FLOWS, "PATH_QUEUES"];
 /// What programs of the same build go on with when their tables are made anew: all that holds
 /// something longer than for a packet, besides the tables and the settings, which say how these lie.
-pub(super) const CARRIED: [&str; 22] = [
+pub(super) const CARRIED: [&str; 21] = [
     COUNTERS,
     TUNNELS,
     OWN_SHARE,
@@ -67,7 +71,6 @@ pub(super) const CARRIED: [&str; 22] = [
     TARGET_SLOTS,
     REDIRECTED,
     LAN_ADDRESSES,
-    NEXT_HOP_TRUST,
     NEIGHBOURS,
     SHORT_QUEUES,
     LOGS,
@@ -84,6 +87,9 @@ pub(super) const CARRIED: [&str; 22] = [
 pub(super) fn in_object(name: &'static str) -> &'static str {
     match name {
         SETTINGS => ".data.settings",
+        ROUTING_GENERATION => ".data.routing",
+        VOUCHED_UNTIL => ".data.vouched",
+        PREFIX_LENGTHS => ".data.prefixes",
         name => name,
     }
 }

@@ -8,16 +8,19 @@ use aya::maps::{Array, HashMap, Map, MapData, MapError};
 use nix::time::{ClockId, clock_gettime};
 use splitter_config::SteeringMode;
 use splitter_policy::forward::{Mac, TARGET_SLOTS as SLOTS};
-use splitter_policy::next_hop::{NextHopTrust, neighbour};
+use splitter_policy::next_hop::{Generation, NextHopTrust, neighbour};
+use splitter_policy::prefix_lengths::PrefixLengths;
 
 use super::error::{map_error, typed};
-use super::names::{NEIGHBOURS, NEXT_HOP_TRUST, TARGETS};
+use super::names::{NEIGHBOURS, PREFIX_LENGTHS, ROUTING_GENERATION, TARGETS, VOUCHED_UNTIL};
 use super::shapes::Shape;
 use super::{KernelError, Pins};
 
 /// The maps of next hops of an instance whose program redirects.
 pub struct NextHops {
-    trust: Array<MapData, Shape<NextHopTrust>>,
+    generation: Array<MapData, Shape<Generation>>,
+    vouched_until_ns: Array<MapData, u64>,
+    lengths: Array<MapData, Shape<PrefixLengths>>,
     neighbours: HashMap<MapData, u64, u64>,
     devices: DevMap<MapData>,
 }
@@ -34,29 +37,55 @@ impl NextHops {
         let open = |name| {
             MapData::from_pin(pins.map(name)).map_err(|source| KernelError::Map { name, source })
         };
-        let trust = Map::Array(open(NEXT_HOP_TRUST)?);
+        let generation = Map::Array(open(ROUTING_GENERATION)?);
+        let vouched = Map::Array(open(VOUCHED_UNTIL)?);
+        let lengths = Map::Array(open(PREFIX_LENGTHS)?);
         let neighbours = Map::LruHashMap(open(NEIGHBOURS)?);
         let devices = Map::DevMap(open(TARGETS)?);
         Ok(Some(Self {
-            trust: typed(NEXT_HOP_TRUST, Array::try_from(trust))?,
+            generation: typed(ROUTING_GENERATION, Array::try_from(generation))?,
+            vouched_until_ns: typed(VOUCHED_UNTIL, Array::try_from(vouched))?,
+            lengths: typed(PREFIX_LENGTHS, Array::try_from(lengths))?,
             neighbours: typed(NEIGHBOURS, HashMap::try_from(neighbours))?,
             devices: typed(TARGETS, DevMap::try_from(devices))?,
         }))
     }
 
-    /// Voids what was noted of next hops so far, and vouches for so long for what is from now on. Of a
-    /// packet, rules and routes look at more than its destination and its traffic class where
-    /// `looks_beyond` is set.
+    /// The generation that is in force: of whoever has voided last what was noted.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn generation(&self) -> Result<Generation, KernelError> {
+        let read = self.generation.get(&0, 0);
+        read.map(|it| it.0).map_err(map_error(ROUTING_GENERATION))
+    }
+
+    /// Voids what was noted of next hops so far, and returns the generation of what is from now on.
     ///
     /// # Errors
     /// When the map cannot be written.
-    pub fn renew(&mut self, lasting: Duration, looks_beyond: bool) -> Result<(), KernelError> {
-        // Whole, so that it takes nothing back of what somebody else writes at the same time.
-        self.write(NextHopTrust {
-            generation: draw_generation(),
-            until_ns: now_ns().saturating_add(nanoseconds(lasting)),
-            looks_beyond: if looks_beyond { NextHopTrust::ALL } else { 0 },
-        })
+    pub fn begin(&mut self) -> Result<Generation, KernelError> {
+        begin_generation(&mut self.generation)
+    }
+
+    /// Has the programs know how much of a packet rules and routes look at. What was noted stays what it was:
+    /// a generation has to [begin](Self::begin) afterwards.
+    ///
+    /// # Errors
+    /// When the map cannot be written.
+    pub fn write_lengths(&mut self, lengths: &PrefixLengths) -> Result<(), KernelError> {
+        let written = self.lengths.set(0, Shape(*lengths), 0);
+        written.map_err(map_error(PREFIX_LENGTHS))
+    }
+
+    /// Vouches for what is noted in the generation in force for
+    /// [`PERIOD_NS`](NextHopTrust::PERIOD_NS): all that had changed at `heard`, read from
+    /// [`now`](Self::now), has been heard of, and what it voids is void.
+    ///
+    /// # Errors
+    /// When the map cannot be written.
+    pub fn vouch(&mut self, heard: Duration) -> Result<(), KernelError> {
+        self.vouch_until(nanoseconds(heard).saturating_add(NextHopTrust::PERIOD_NS))
     }
 
     /// Vouches for nothing any more: the kernel is asked for each packet.
@@ -64,10 +93,40 @@ impl NextHops {
     /// # Errors
     /// When the map cannot be written.
     pub fn distrust(&mut self) -> Result<(), KernelError> {
-        self.write(NextHopTrust {
-            generation: draw_generation(),
-            ..NextHopTrust::default()
-        })
+        self.vouch_until(0)
+    }
+
+    /// The time by the clock of [`vouch`](Self::vouch): `CLOCK_MONOTONIC`.
+    #[must_use]
+    pub fn now() -> Duration {
+        Duration::from_nanos(now_ns())
+    }
+
+    fn vouch_until(&mut self, until_ns: u64) -> Result<(), KernelError> {
+        let written = self.vouched_until_ns.set(0, until_ns, 0);
+        written.map_err(map_error(VOUCHED_UNTIL))
+    }
+
+    /// The devices that packets are put into, by their numbers.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn devices(&self) -> Result<Vec<u32>, KernelError> {
+        let mut devices = Vec::new();
+        for slot in 0..SLOTS {
+            devices.extend(self.device_in(slot)?);
+        }
+        devices.sort_unstable();
+        devices.dedup();
+        Ok(devices)
+    }
+
+    fn device_in(&self, slot: u32) -> Result<Option<u32>, KernelError> {
+        match self.devices.get(slot, 0) {
+            Ok(found) => Ok(Some(found.if_index)),
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(error) => Err(map_error(TARGETS)(error)),
+        }
     }
 
     /// Tells if packets were sent past the network stack to that link address behind that device within
@@ -83,10 +142,8 @@ impl NextHops {
     ) -> Result<bool, KernelError> {
         let since_ns = now_ns().saturating_sub(nanoseconds(period));
         for slot in 0..SLOTS {
-            match self.devices.get(slot, 0) {
-                Ok(found) if found.if_index == device => {}
-                Ok(_) | Err(MapError::KeyNotFound) => continue,
-                Err(error) => return Err(map_error(TARGETS)(error)),
+            if self.device_in(slot)? != Some(device) {
+                continue;
             }
             let name = neighbour(Mac::new(link_address), slot);
             match self.neighbours.get(&name, 0) {
@@ -97,22 +154,23 @@ impl NextHops {
         }
         Ok(false)
     }
+}
 
-    fn write(&mut self, trust: NextHopTrust) -> Result<(), KernelError> {
-        let written = self.trust.set(0, Shape(trust), 0);
-        written.map_err(map_error(NEXT_HOP_TRUST))
-    }
+/// Begins a generation: what was noted in another is void.
+pub(super) fn begin_generation(
+    map: &mut Array<MapData, Shape<Generation>>,
+) -> Result<Generation, KernelError> {
+    // By the time none had the number before: those who void next hops do not ask each other.
+    let generation = Generation::new(now_ns());
+    let written = map.set(0, Shape(generation), 0);
+    written.map_err(map_error(ROUTING_GENERATION))?;
+    Ok(generation)
 }
 
 impl fmt::Debug for NextHops {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NextHops").finish_non_exhaustive()
     }
-}
-
-/// A number that no generation had before: those who void next hops do not ask each other.
-pub(super) fn draw_generation() -> u64 {
-    now_ns()
 }
 
 fn now_ns() -> u64 {

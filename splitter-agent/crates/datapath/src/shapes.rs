@@ -5,8 +5,9 @@ use splitter_policy::counters::Counters;
 use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::flow::{FlowKeyV6, TapEntry};
 use splitter_policy::forward::Mac;
-use splitter_policy::next_hop::NextHopTrust;
+use splitter_policy::next_hop::Generation;
 use splitter_policy::paths::{PathCounters, SitePaths};
+use splitter_policy::prefix_lengths::PrefixLengths;
 use splitter_policy::queue_search::{QueueSearch, ShortQueues};
 use splitter_policy::reverse::ReverseEntry;
 use splitter_policy::settings::Settings;
@@ -29,9 +30,10 @@ plain_data!(
     Counters,
     EgressCounts,
     FlowKeyV6,
+    Generation,
     Mac,
-    NextHopTrust,
     PathCounters,
+    PrefixLengths,
     QueueSearch,
     ReverseEntry,
     Settings,
@@ -44,8 +46,9 @@ plain_data!(
 const _: () = {
     assert!(size_of::<EgressCounts>() == 200);
     assert!(size_of::<FlowKeyV6>() == 40);
-    assert!(size_of::<NextHopTrust>() == 24);
+    assert!(size_of::<Generation>() == 8);
     assert!(size_of::<PathCounters>() == 512);
+    assert!(size_of::<PrefixLengths>() == 33_280);
     assert!(size_of::<QueueSearch>() == 32);
     assert!(size_of::<ReverseEntry>() == 32);
     assert!(size_of::<ShortQueues>() == 24);

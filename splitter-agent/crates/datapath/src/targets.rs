@@ -11,11 +11,11 @@ use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuValue
 use aya::util::nr_cpus;
 use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::forward::{Mac, TARGET_SLOTS as SLOTS};
-use splitter_policy::next_hop::NextHopTrust;
+use splitter_policy::next_hop::Generation;
 
 use super::error::{map_errno, map_error, typed};
-use super::names::{LAN_ADDRESSES, NEXT_HOP_TRUST, REDIRECTED, TARGET_SLOTS, TARGETS};
-use super::next_hops::draw_generation;
+use super::names::{LAN_ADDRESSES, REDIRECTED, ROUTING_GENERATION, TARGET_SLOTS, TARGETS};
+use super::next_hops::begin_generation;
 use super::shapes::Shape;
 use super::{KernelError, Pins};
 
@@ -34,7 +34,7 @@ pub(super) struct TargetMaps {
     slots: HashMap<MapData, u32, u32>,
     redirected: PerCpuArray<MapData, Shape<EgressCounts>>,
     lan: HashMap<MapData, u32, Shape<Mac>>,
-    trust: Array<MapData, Shape<NextHopTrust>>,
+    generation: Array<MapData, Shape<Generation>>,
 }
 
 impl TargetMaps {
@@ -46,13 +46,13 @@ impl TargetMaps {
         let slots = Map::HashMap(open(TARGET_SLOTS)?);
         let redirected = Map::PerCpuArray(open(REDIRECTED)?);
         let lan = Map::HashMap(open(LAN_ADDRESSES)?);
-        let trust = Map::Array(open(NEXT_HOP_TRUST)?);
+        let generation = Map::Array(open(ROUTING_GENERATION)?);
         Ok(Self {
             devices: typed(TARGETS, DevMap::try_from(devices))?,
             slots: typed(TARGET_SLOTS, HashMap::try_from(slots))?,
             redirected: typed(REDIRECTED, PerCpuArray::try_from(redirected))?,
             lan: typed(LAN_ADDRESSES, HashMap::try_from(lan))?,
-            trust: typed(NEXT_HOP_TRUST, Array::try_from(trust))?,
+            generation: typed(ROUTING_GENERATION, Array::try_from(generation))?,
         })
     }
 
@@ -101,7 +101,8 @@ impl TargetMaps {
             let inserted = self.slots.insert(target, slot, 0);
             inserted.map_err(map_error(TARGET_SLOTS))?;
         }
-        Ok(())
+        // Whoever vouches may have done so meanwhile, for routes by the devices that there were.
+        self.void_next_hops()
     }
 
     /// What was put into the device of that number on all CPUs; zeros where nothing can be.
@@ -116,15 +117,8 @@ impl TargetMaps {
     }
 
     fn void_next_hops(&mut self) -> Result<(), KernelError> {
-        let Shape(trust) = self.trust.get(&0, 0).map_err(map_error(NEXT_HOP_TRUST))?;
-        let next = NextHopTrust {
-            generation: draw_generation(),
-            // Whoever vouches may just have said so, and says it again soon.
-            looks_beyond: NextHopTrust::ALL,
-            ..trust
-        };
-        let written = self.trust.set(0, Shape(next), 0);
-        written.map_err(map_error(NEXT_HOP_TRUST))
+        // What serves many is not believed before whoever vouches has seen the devices.
+        begin_generation(&mut self.generation).map(|_| ())
     }
 
     fn slot_for(&mut self, device: u32) -> Result<u32, KernelError> {

@@ -4,7 +4,8 @@ use std::io;
 
 use netlink_packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_core::{
-    NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NetlinkMessage,
+    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer,
+    NetlinkMessage,
 };
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
@@ -26,6 +27,28 @@ pub(crate) fn exchange(question: RouteNetlinkMessage, flags: u16) -> io::Result<
 
 /// One question of a kind that the message library does not know.
 pub(crate) fn exchange_raw(kind: u16, body: &[u8], flags: u16) -> io::Result<Vec<Answer>> {
+    exchange_bytes(&raw(kind, body, flags))
+}
+
+/// Asks for a list of which no more than one message is kept at a time. `see` gets the kind of each and
+/// its body, and may end it with an error.
+///
+/// # Errors
+/// The kernel's, those of `see`, and [`io::ErrorKind::Interrupted`] where the list changed meanwhile.
+pub(crate) fn dump(
+    kind: u16,
+    body: &[u8],
+    mut see: impl FnMut(u16, &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    converse(&raw(kind, body, NLM_F_DUMP), |message| {
+        if message.flags() & NLM_F_DUMP_INTR != 0 {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        see(message.message_type(), message.payload())
+    })
+}
+
+fn raw(kind: u16, body: &[u8], flags: u16) -> Vec<u8> {
     const HEADER_BYTES: usize = 16;
     let mut bytes = vec![0; HEADER_BYTES];
     bytes.extend(body);
@@ -33,14 +56,29 @@ pub(crate) fn exchange_raw(kind: u16, body: &[u8], flags: u16) -> io::Result<Vec
     header.set_length(u32::try_from(HEADER_BYTES + body.len()).unwrap_or(u32::MAX));
     header.set_message_type(kind);
     header.set_flags(NLM_F_REQUEST | flags);
-    exchange_bytes(&bytes)
+    bytes
 }
 
 fn exchange_bytes(question: &[u8]) -> io::Result<Vec<Answer>> {
+    let mut answers = Vec::new();
+    converse(question, |message| {
+        answers.push(Answer {
+            kind: message.message_type(),
+            payload: message.payload().to_vec(),
+        });
+        Ok(())
+    })?;
+    Ok(answers)
+}
+
+/// Hands over the messages of an answer, up to its end.
+fn converse(
+    question: &[u8],
+    mut see: impl FnMut(&NetlinkBuffer<&[u8]>) -> io::Result<()>,
+) -> io::Result<()> {
     let socket = Socket::new(NETLINK_ROUTE)?;
     socket.connect(&SocketAddr::new(0, 0))?;
     socket.send(question, 0)?;
-    let mut answers = Vec::new();
     loop {
         let (datagram, _) = socket.recv_from_full()?;
         let mut rest = datagram.as_slice();
@@ -48,12 +86,9 @@ fn exchange_bytes(question: &[u8]) -> io::Result<Vec<Answer>> {
             let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
             let message = NetlinkBuffer::new_checked(rest).map_err(invalid)?;
             match message.message_type() {
-                NLMSG_DONE => return Ok(answers),
-                NLMSG_ERROR => return outcome(message.payload()).map(|()| answers),
-                kind => answers.push(Answer {
-                    kind,
-                    payload: message.payload().to_vec(),
-                }),
+                NLMSG_DONE => return Ok(()),
+                NLMSG_ERROR => return outcome(message.payload()),
+                _ => see(&message)?,
             }
             // Messages are aligned to 4 bytes.
             let length = (message.length() as usize).next_multiple_of(4);

@@ -21,6 +21,7 @@ pub mod clsact;
 mod ecn_marks;
 mod features;
 mod interfaces;
+mod matched_prefixes;
 mod names;
 mod neighbours;
 mod next_hop_events;
@@ -36,6 +37,9 @@ pub use interfaces::address_family;
 pub use interfaces::{
     Address, DeviceTraffic, Interface, Interfaces, NoSuchInterface, ParentDevice, VlanDevice, Xdp,
     XdpMode,
+};
+pub use matched_prefixes::{
+    Dependence, MatchedPrefix, forwarding_heeds_path_mtu, matched_prefixes,
 };
 pub use names::{Family, InterfaceName, InvalidInterfaceName, list_names};
 pub use neighbours::NeighbourState;

@@ -55,6 +55,8 @@ pub struct StaleNeighbour {
 pub struct NextHopChanges {
     /// Packets may go elsewhere than before, or by another link address.
     pub is_change: bool,
+    /// More than a neighbour has changed: rules or routes may be others.
+    pub is_of_routing: bool,
     /// Neighbours that wait for somebody to use them before they are confirmed again.
     pub stale: Vec<StaleNeighbour>,
 }
@@ -75,15 +77,28 @@ impl NextHopEvents {
                 socket.add_membership(group as u32)?;
             }
             socket.set_non_blocking(false)?;
-            let micros = patience.as_micros().try_into().unwrap_or(i64::MAX);
-            let patience = TimeVal::new(micros / 1_000_000, micros % 1_000_000);
-            setsockopt(&socket, sockopt::ReceiveTimeout, &patience)?;
             Ok::<_, io::Error>(socket)
         };
-        Ok(Self {
+        let events = Self {
             socket: socket().map_err(NetlinkError::Open)?,
             neighbours: HashMap::new(),
-        })
+        };
+        events.set_patience(patience).map_err(NetlinkError::Open)?;
+        Ok(events)
+    }
+
+    /// Has [`wait`](Self::wait) last no longer than that from now on.
+    ///
+    /// # Errors
+    /// When the socket does not take it.
+    pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        let micros = patience.as_micros().try_into().unwrap_or(i64::MAX);
+        let patience = TimeVal::new(micros / 1_000_000, micros % 1_000_000);
+        Ok(setsockopt(
+            &self.socket,
+            sockopt::ReceiveTimeout,
+            &patience,
+        )?)
     }
 
     /// Waits for a notification, and takes all that have come by then; nothing has where it has waited
@@ -92,8 +107,20 @@ impl NextHopEvents {
     /// # Errors
     /// When the socket broke: nothing is heard any more.
     pub fn wait(&mut self) -> io::Result<NextHopChanges> {
+        self.read(0)
+    }
+
+    /// Takes all notifications that have come by now, and waits for none.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn take(&mut self) -> io::Result<NextHopChanges> {
+        self.read(libc::MSG_DONTWAIT)
+    }
+
+    fn read(&mut self, mut flags: i32) -> io::Result<NextHopChanges> {
         let mut changes = NextHopChanges::default();
-        let (neighbours, mut flags) = (&mut self.neighbours, 0);
+        let neighbours = &mut self.neighbours;
         loop {
             let mut datagram = Vec::with_capacity(routing_events::DATAGRAM_BYTES);
             match self.socket.recv(&mut datagram, flags) {
@@ -101,6 +128,7 @@ impl NextHopEvents {
                 Err(error) if routing_events::is_loss(&error) => {
                     neighbours.clear();
                     changes.is_change = true;
+                    changes.is_of_routing = true;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(changes),
@@ -116,6 +144,7 @@ impl NextHopChanges {
         let neighbour = match message.neighbour() {
             None => {
                 self.is_change = true;
+                self.is_of_routing = true;
                 return;
             }
             Some(body) => NeighbourMessage::parse(body).ok().and_then(Neighbour::of),
@@ -224,13 +253,13 @@ mod tests {
         datagram(kind, &body)
     }
 
-    /// Whether each of these, one after the other, is a change.
-    fn changes(datagrams: &[Vec<u8>]) -> Vec<bool> {
+    /// Whether each of these, one after the other, is a change, and one of routing.
+    fn changes(datagrams: &[Vec<u8>]) -> Vec<[bool; 2]> {
         let mut known = HashMap::new();
         let one = |datagram: &Vec<u8>| {
             let mut changes = NextHopChanges::default();
             routing_events::for_each(datagram, |it| changes.take(&mut known, &it));
-            changes.is_change
+            [changes.is_change, changes.is_of_routing]
         };
         datagrams.iter().map(one).collect()
     }
@@ -248,7 +277,8 @@ mod tests {
             neighbour(NEW, REACHABLE, other),
             neighbour(GONE, REACHABLE, other),
         ]);
-        assert_eq!(found, [true, false, false, true, true, false, true, true]);
+        let is_change = [true, false, false, true, true, false, true, true];
+        assert_eq!(found, is_change.map(|it| [it, false]));
     }
 
     #[test]
@@ -260,7 +290,7 @@ mod tests {
             datagram(33, &[0; 12]),
             datagram(80, &[0; 4]),
         ]);
-        assert_eq!(found, [true; 4]);
+        assert_eq!(found, [[true; 2]; 4]);
     }
 
     #[test]

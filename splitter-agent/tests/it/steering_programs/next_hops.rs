@@ -3,9 +3,13 @@
 
 use std::time::Duration;
 
+use splitter_datapath::read_prefix_lengths;
 use splitter_netlink::NextHopEvents;
+use splitter_policy::prefix_lengths::PrefixLengths;
 
 use super::*;
+
+mod destinations;
 
 /// A neighbour's link address after a change.
 const OTHER_HOP: [u8; 6] = [2, 3, 3, 3, 3, 3];
@@ -14,9 +18,24 @@ const OTHER_HOP: [u8; 6] = [2, 3, 3, 3, 3, 3];
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Redirecting {
-    /// Has the program believe what it notes from now on.
-    fn vouch(&mut self, looks_beyond: bool) {
-        self.kernel.vouch(looks_beyond);
+    /// Has the program believe what it notes from now on, whatever of a packet routing may look at.
+    fn vouch(&mut self) {
+        self.kernel.vouch(None);
+    }
+
+    /// The same, with what rules and routes look at, as the agent reads it.
+    fn vouch_by_routes(&mut self) {
+        let read = || {
+            let devices = ["wan0", "wan1"].into_iter();
+            let devices = devices.filter_map(|it| nix::net::if_::if_nametoindex(it).ok());
+            read_prefix_lengths(&devices.collect::<Vec<_>>())
+        };
+        let lengths: Box<PrefixLengths> = self
+            .router
+            .enter(read)
+            .expect("the namespace is there")
+            .expect("the kernel lists them");
+        self.kernel.vouch(Some(&lengths));
     }
 
     fn run(&self, line: &str) {
@@ -63,7 +82,7 @@ fn next_hop_is_noted_only_while_somebody_vouches_for_it() {
     for frame in plain().map(|packet| frame(&packet)) {
         assert_eq!(router.hop(&frame), OTHER_HOP, "nothing was noted");
     }
-    router.vouch(true);
+    router.vouch();
     for frame in plain().map(|packet| frame(&packet)) {
         assert_eq!(router.hop(&frame), OTHER_HOP);
         assert!(router.kernel.has_sent_to(OTHER_HOP));
@@ -77,7 +96,7 @@ fn next_hop_is_noted_only_while_somebody_vouches_for_it() {
         other[ports_at(&packet)] ^= 1;
         assert_eq!(router.hop(&other), SHORT_HOP);
     }
-    router.vouch(true);
+    router.vouch();
     for frame in plain().map(|packet| frame(&packet)) {
         assert_eq!(router.hop(&frame), SHORT_HOP);
     }
@@ -99,7 +118,7 @@ fn ports_at(packet: &Packet) -> usize {
 fn note_on_a_destination_serves_other_flows_where_rules_look_at_nothing_else() {
     require!(Root, Program("ip"));
     let mut router = Redirecting::new();
-    router.vouch(false);
+    router.vouch_by_routes();
     for packet in plain() {
         assert_eq!(router.hop(&frame(&packet)), SHORT_HOP);
     }
@@ -181,7 +200,7 @@ fn first_notification_of_a_change_ends_what_was_noted() {
             let mut router = Redirecting::new();
             let events = router.router.enter(|| NextHopEvents::listen(PATIENCE));
             let mut events = events.expect("the namespace is there").expect("netlink is");
-            router.vouch(true);
+            router.vouch();
             let frame = large(&packet);
             for _ in 0..3 {
                 assert_eq!(router.hop(&frame), SHORT_HOP, "before {name}");
@@ -191,7 +210,7 @@ fn first_notification_of_a_change_ends_what_was_noted() {
             let heard = events.wait().expect("the socket is whole");
             assert!(heard.is_change, "{ip}: {name} is not heard of");
             // As the agent does then.
-            router.vouch(true);
+            router.vouch();
             match expected {
                 Ok(hop) => assert_eq!(router.hop(&frame), hop, "{ip}: {name}"),
                 Err(reason) => assert_eq!(router.reason(&frame), Some(reason), "{ip}: {name}"),
@@ -206,7 +225,7 @@ fn neighbour_that_ages_voids_nothing_and_is_named() {
     let mut router = Redirecting::new();
     let events = router.router.enter(|| NextHopEvents::listen(PATIENCE));
     let mut events = events.expect("the namespace is there").expect("netlink is");
-    router.vouch(true);
+    router.vouch();
     let set = |state: &str| {
         let line = "ip neigh replace 192.0.1.1 lladdr 02:02:02:02:02:01 dev wan0 nud";
         router.run(&format!("{line} {state}"));

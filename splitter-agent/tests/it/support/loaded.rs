@@ -19,8 +19,9 @@ use splitter_policy::counters::Counters;
 use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::flow::{FlowEntry, FlowKey, FlowKeyV6, Seeds, TapEntry, TunnelRole};
 use splitter_policy::forward::{Mac, TARGET_SLOTS, target};
-use splitter_policy::next_hop::{NextHopTrust, neighbour};
+use splitter_policy::next_hop::{Generation, neighbour};
 use splitter_policy::paths::BalancerNumber;
+use splitter_policy::prefix_lengths::PrefixLengths;
 use splitter_policy::reverse::ReverseEntry;
 use splitter_policy::settings::Settings;
 use splitter_policy::sites::SiteKey;
@@ -33,6 +34,8 @@ pub(crate) struct Loaded {
     layout: Layout,
     /// What the splitter's clock was set to last.
     now_ns: u64,
+    /// Of next hops, so far.
+    generations: u64,
 }
 
 /// Any will do here; the agent draws them.
@@ -82,6 +85,7 @@ impl Loaded {
             ebpf,
             layout,
             now_ns: 0,
+            generations: 0,
         }
     }
 
@@ -301,18 +305,36 @@ impl Loaded {
         inserted.expect("can be written");
     }
 
-    /// Voids what the program has noted of next hops, and has it believe what it notes from now on.
-    pub(crate) fn vouch(&mut self, looks_beyond: bool) {
-        let map = self.ebpf.map_mut("NEXT_HOP_TRUST");
-        let map = map.expect("is in the object");
-        let mut trust: Array<_, Plain<NextHopTrust>> = map.try_into().expect("is an array");
-        let Plain(before) = trust.get(&0, 0).expect("can be read");
-        let next = NextHopTrust {
-            generation: before.generation + 1,
-            until_ns: u64::MAX,
-            looks_beyond: if looks_beyond { NextHopTrust::ALL } else { 0 },
-        };
-        trust.set(0, Plain(next), 0).expect("can be written");
+    /// Voids what the program has noted of next hops, and has it believe what it notes from now on, with
+    /// routing that looks at so much of packets, or at everything.
+    pub(crate) fn vouch(&mut self, lengths: Option<&PrefixLengths>) {
+        let lengths = lengths.unwrap_or(&PrefixLengths::EVERYTHING);
+        self.set_section(".data.prefixes", Plain(*lengths));
+        self.generations += 1;
+        let generation = Generation::new(self.generations);
+        self.set_section(".data.routing", Plain(generation));
+        self.vouch_until(u64::MAX);
+    }
+
+    /// Has somebody vouch for what was noted and is noted, until then.
+    pub(crate) fn vouch_until(&mut self, until_ns: u64) {
+        self.set_section(".data.vouched", until_ns);
+    }
+
+    /// The time by the splitter's clock, where that stands still.
+    pub(crate) const fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Has the program ask the kernel for each packet.
+    pub(crate) fn distrust(&mut self) {
+        self.vouch_until(0);
+    }
+
+    fn set_section<T: Pod>(&mut self, name: &str, value: T) {
+        let map = self.ebpf.map_mut(name).expect("is in the object");
+        let mut section: Array<_, T> = map.try_into().expect("is an array");
+        section.set(0, value, 0).expect("can be written");
     }
 
     /// Tells if the program has noted a neighbour with this link address, behind any device.
@@ -376,7 +398,9 @@ unsafe impl Pod for Plain<Counters> {}
 // SAFETY: as above.
 unsafe impl Pod for Plain<Mac> {}
 // SAFETY: as above.
-unsafe impl Pod for Plain<NextHopTrust> {}
+unsafe impl Pod for Plain<Generation> {}
+// SAFETY: as above.
+unsafe impl Pod for Plain<PrefixLengths> {}
 // SAFETY: as above.
 unsafe impl Pod for Plain<FlowKeyV6> {}
 // SAFETY: as above.

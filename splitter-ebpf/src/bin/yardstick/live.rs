@@ -71,10 +71,10 @@ pub struct Schedule {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Template {
-    /// Ethernet and IPv4 header, and the ports, as they are written but for the source address, the
+    /// Ethernet and IPv4 header, and the ports, as they are written but for the addresses, the
     /// total length and the checksum.
     head: [u8; HEAD],
-    /// The ones' complement sum of the header's words without these three.
+    /// The ones' complement sum of the header's words without these.
     sum: u32,
     /// The lengths of frames.
     bytes: [u32; 4],
@@ -88,7 +88,8 @@ const HEAD: usize = 38;
 const ETHERNET: usize = 14;
 const TOTAL_LENGTH: usize = ETHERNET + 2;
 const CHECKSUM: usize = ETHERNET + 10;
-const SOURCE: usize = ETHERNET + 12;
+/// Source and destination.
+const ADDRESSES: usize = ETHERNET + 12;
 /// Sequence and acknowledgement number, at which neither splitter nor peers look.
 const SEQUENCE: usize = HEAD;
 
@@ -163,16 +164,19 @@ fn draw(context: &XdpContext) -> Option<&'static Template> {
         }
     }
     let packet_bytes = wanted - ETHERNET as u32;
-    // Beside the addresses of the router and of the network.
+    // Beside the addresses of the router and of the network; each flow has both of its own.
     let source = (10 << 24 | 64 << 16) + flow;
+    let destination = (172 << 24 | 16 << 16) + flow;
     let sum = template.sum + packet_bytes + (source >> 16) + (source & 0xffff);
+    let sum = sum + (destination >> 16) + (destination & 0xffff);
     let sum = (sum & 0xffff) + (sum >> 16);
     let sum = (sum & 0xffff) + (sum >> 16);
     let mut frame = Frame::new(context);
     frame.write(0, template.head)?;
     frame.write(TOTAL_LENGTH, (packet_bytes as u16).to_be_bytes())?;
     frame.write(CHECKSUM, (!sum as u16).to_be_bytes())?;
-    frame.write(SOURCE, source.to_be_bytes())?;
+    let addresses = u64::from(source) << 32 | u64::from(destination);
+    frame.write(ADDRESSES, addresses.to_be_bytes())?;
     Some(template)
 }
 

@@ -86,6 +86,11 @@ proptest! {
         let key = FlowKey::V6(key.as_v6());
         prop_assert_eq!(odd.place(&key), layout.place(&key));
     }
+}
+
+proptest! {
+    // What is near to the timeout is a narrow place.
+    #![proptest_config(ProptestConfig::with_cases(4_096))]
 
     /// One that has been silent for as long is never taken for a live one, and one that is younger by four
     /// stamps never sent the long way.
@@ -96,7 +101,7 @@ proptest! {
         idle_timeout_ns in 1u64..86_400 * SECOND,
         flags in 0u64..1 << 9,
         is_near: bool,
-        less_ns in 0u64..8 << STAMP_BITS,
+        less_ns in 0u64..16 << STAMP_BITS,
     ) {
         let silent_ns = if is_near { (idle_timeout_ns + (4 << STAMP_BITS)).saturating_sub(less_ns) } else { silent_ns };
         let owner = Owner(flags << 32).seen_at(seen_ns);
