@@ -33,6 +33,7 @@ fn outcome() -> Outcome {
             flow(SizeClass::Long, 1_000_000, 400, true),
         ],
         arrivals: Arrivals {
+            longest_stall: Duration::ZERO,
             packets: 2_000,
             out_of_order: 1,
         },
