@@ -115,7 +115,11 @@ pub extern "C" fn forward_by_tr(context: *mut __sk_buff, class: u64) -> u64 {
 fn forward_in_order(context: *mut __sk_buff, class: u64) -> Option<()> {
     let (site, scratch) = look(context, class)?;
     let asked = asked_of(site, scratch)?;
-    let (balancer, flow) = (EarliestArrival { seed: SEED }, asked.flow()?);
+    let balancer = EarliestArrival {
+        seed: SEED,
+        ..EarliestArrival::default()
+    };
+    let flow = asked.flow()?;
     let mut earliest = balancer.find(flow, &asked.paths, &asked.packet);
     *asked.chosen = earliest.path.index() as u64;
     // As it is read from a map, so that the verifier does not ask how the number came about: all ways

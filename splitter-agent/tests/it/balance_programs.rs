@@ -82,7 +82,10 @@ fn place(packet: &Packet) -> u32 {
 
 fn in_order() -> Choose {
     let mut flows = HashMap::<u32, EarliestFlow>::new();
-    let balancer = EarliestArrival { seed: SEED };
+    let balancer = EarliestArrival {
+        seed: SEED,
+        ..EarliestArrival::default()
+    };
     Box::new(move |paths, packet| {
         let flow = flows.entry(place(packet)).or_default();
         let (path, _) = paths.forward_in_order(&balancer, flow, packet);

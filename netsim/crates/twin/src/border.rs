@@ -89,7 +89,10 @@ impl Border {
                     Chooser::Ecmp(Ecmp { seed }, Box::new(paths))
                 }
                 Scheme::Tr { .. } => Chooser::Earliest(Box::new(Earliest {
-                    balancer: EarliestArrival { seed },
+                    balancer: EarliestArrival {
+                        seed,
+                        ..EarliestArrival::default()
+                    },
                     site: site(settings, rates),
                     queues: TunnelQueues::default(),
                     config,
