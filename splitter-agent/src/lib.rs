@@ -10,6 +10,7 @@ pub mod next_hop_watch;
 pub mod overview;
 #[cfg(feature = "page")]
 mod page_history;
+pub mod queue_comparison;
 pub mod route_auditor;
 pub mod route_follower;
 #[cfg(feature = "page")]

@@ -7,13 +7,14 @@
 use core::mem::size_of;
 
 use aya_ebpf::Global;
-use aya_ebpf::bindings::__sk_buff;
+use aya_ebpf::bindings::{__sk_buff, BPF_F_MMAPABLE};
 use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::helpers::bpf_get_hash_recalc;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::TcContext;
 use flow_balance::{
-    Balancer, Drb, EarliestArrival, Ecmp, LetFlow, Packet, PathId, Presto, Rps, silence_ns,
+    Balancer, Drb, EarliestArrival, Ecmp, LetFlow, Packet, PathId, Presto, Rps, ShortFlows,
+    TrPaper, silence_ns,
 };
 use splitter_policy::flow::Class;
 use splitter_policy::paths::{
@@ -31,8 +32,9 @@ static BALANCER: Global<u8> = Global::new(BalancerNumber::TR.0);
 #[btf_map]
 static SITE_PATHS: Array<SitePaths, 1> = Array::new();
 
+/// The agent maps it, and mends it by what the queues themselves say.
 #[btf_map]
-static PATH_QUEUES: Array<TunnelQueues<KernelWord>, 1> = Array::new();
+static PATH_QUEUES: Array<TunnelQueues<KernelWord>, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
 
 /// The most flows that are told apart.
 const MOST_FLOWS: usize = 65_536;
@@ -50,6 +52,10 @@ struct FlowSlot {
 
 #[btf_map]
 static PATH_FLOWS: Array<[u64; size_of::<FlowSlot>() / 8], MOST_FLOWS> = Array::new();
+
+/// What flows have in common under TR to the letter.
+#[btf_map]
+static PATH_SHORT_FLOWS: Array<ShortFlows, 1> = Array::new();
 
 #[btf_map]
 static PATH_COUNTERS: PerCpuArray<PathCounters, 1> = PerCpuArray::new();
@@ -99,6 +105,11 @@ pub fn choose(context: &TcContext, class: Option<Class>) {
         BalancerNumber::DRB => choose_drb(),
         BalancerNumber::PRESTO => choose_presto(),
         BalancerNumber::LETFLOW => choose_letflow(),
+        BalancerNumber::TR_PAPER => {
+            pass_time();
+            count_tr_paper();
+            choose_tr_paper()
+        }
         _ => return,
     };
     take_path(context);
@@ -115,9 +126,10 @@ pub extern "C" fn forward_by_tr(context: *mut __sk_buff, class: u64) -> u64 {
 fn forward_in_order(context: *mut __sk_buff, class: u64) -> Option<()> {
     let (site, scratch) = look(context, class)?;
     let asked = asked_of(site, scratch)?;
+    let patience_ns = asked.paths.site().patience_ns;
     let balancer = EarliestArrival {
+        patience_ns,
         seed: SEED,
-        ..EarliestArrival::default()
     };
     let flow = asked.flow()?;
     let mut earliest = balancer.find(flow, &asked.paths, &asked.packet);
@@ -158,7 +170,7 @@ fn look(
     }
     *scratch = PathScratch {
         now_ns: clock::monotonic_ns(),
-        bytes: wire_bytes(skb.len, skb.gso_segs, is_v6).into(),
+        bytes: wire_bytes(skb.len, skb.gso_segs, is_v6, site.spared_bytes).into(),
         // SAFETY: the helper takes the context of the program.
         hash: unsafe { bpf_get_hash_recalc(context.cast()) }.into(),
         class,
@@ -167,13 +179,17 @@ fn look(
     Some((site, scratch))
 }
 
-/// Defines a function for each balancer, which the verifier checks once.
+/// Defines a function for each balancer or step of one, which the verifier checks once. Before Linux 6.9 it checks
+/// those that nobody calls, too, so each begins with the number that it knows.
 macro_rules! balancers {
-    ($($name:ident: $choose:expr;)*) => {$(
-        /// Runs the balancer, and notes the path.
+    ($($name:ident, $number:ident: $choose:expr;)*) => {$(
+        /// Runs the balancer, and notes the path if it has chosen one.
         #[inline(never)]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() -> u64 {
+            if BalancerNumber(BALANCER.load()) != BalancerNumber::$number {
+                return 0;
+            }
             let choose: fn(&mut Asked<'_>) -> Option<PathId> = $choose;
             asked().and_then(|mut asked| {
                 *asked.chosen = choose(&mut asked)?.index() as u64;
@@ -187,20 +203,70 @@ macro_rules! balancers {
 const SEED: u64 = 0;
 
 balancers! {
-    choose_ecmp: |asked| Some(asked.choose(&Ecmp { seed: SEED }, &mut ()));
-    choose_rps: |asked| Some(asked.choose(&Rps { seed: SEED }, asked.flow()?));
-    choose_drb: |asked| Some(asked.choose(&Drb { seed: SEED }, asked.flow()?));
-    choose_presto: |asked| {
+    choose_ecmp, ECMP: |asked| Some(asked.choose(&Ecmp { seed: SEED }, &mut (), &mut ()));
+    choose_rps, RPS: |asked| Some(asked.choose(&Rps { seed: SEED }, &mut (), asked.flow()?));
+    choose_drb, DRB: |asked| Some(asked.choose(&Drb { seed: SEED }, &mut (), asked.flow()?));
+    choose_presto, PRESTO: |asked| {
         let presto = Presto {
             cell_bytes: Presto::DEFAULT_CELL_BYTES,
             seed: SEED,
         };
-        Some(asked.choose(&presto, asked.flow()?))
+        Some(asked.choose(&presto, &mut (), asked.flow()?))
     };
-    choose_letflow: |asked| {
+    choose_letflow, LETFLOW: |asked| {
         let gap_ns = asked.paths.site().gap_ns;
-        Some(asked.choose(&LetFlow { gap_ns, seed: SEED }, asked.flow()?))
+        Some(asked.choose(&LetFlow { gap_ns, seed: SEED }, &mut (), asked.flow()?))
     };
+    // By itself, for the verifier would follow each way out of it through the choice.
+    count_tr_paper, TR_PAPER: |asked| {
+        TrPaper::new(SEED).count(short_flows()?, asked.flow()?, &asked.packet);
+        None
+    };
+    choose_tr_paper, TR_PAPER: |asked| {
+        let (balancer, flow) = (TrPaper::new(SEED), asked.flow()?);
+        Some(balancer.choose_counted(short_flows()?, flow, &asked.paths, &asked.packet))
+    };
+}
+
+/// Lets time pass over the counts of short flows, which TR to the letter asks first. The verifier checks a tick once,
+/// and not all that may have passed.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn pass_time() -> u64 {
+    for _ in 0..ShortFlows::TICKS {
+        if pass_tick() == 0 {
+            return 0;
+        }
+    }
+    if let Some((short_flows, now_ns)) = short_flows_now() {
+        short_flows.begin_anew(now_ns);
+    }
+    0
+}
+
+/// Lets a tick pass; 0 if it has not.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn pass_tick() -> u64 {
+    if BalancerNumber(BALANCER.load()) != BalancerNumber::TR_PAPER {
+        return 0;
+    }
+    short_flows_now().map_or(0, |(it, now_ns)| it.advance_by_a_tick(now_ns).into())
+}
+
+/// The counts of short flows, and the time when the packet came.
+#[inline(always)]
+fn short_flows_now() -> Option<(&'static mut ShortFlows, u64)> {
+    let (short_flows, site) = (short_flows()?, SITE_PATHS.get(0)?);
+    short_flows.set_timeout(site.gap_ns);
+    Some((short_flows, scratch()?.now_ns))
+}
+
+#[inline(always)]
+fn short_flows() -> Option<&'static mut ShortFlows> {
+    // SAFETY: the value stays mapped while the program runs, and is made of integers. What CPUs miscount by
+    // overwriting each other's updates passes out of sight.
+    Some(unsafe { &mut *PATH_SHORT_FLOWS.get_ptr_mut(0)? })
 }
 
 /// A packet, and the paths as it finds them.
@@ -215,8 +281,13 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     #[inline(always)]
-    fn choose<B: Balancer<Shared = ()>>(&self, balancer: &B, flow: &mut B::Flow) -> PathId {
-        balancer.choose(&mut (), flow, &self.paths, &self.packet)
+    fn choose<B: Balancer>(
+        &self,
+        balancer: &B,
+        shared: &mut B::Shared,
+        flow: &mut B::Flow,
+    ) -> PathId {
+        balancer.choose(shared, flow, &self.paths, &self.packet)
     }
 
     /// What the balancer has noted of the packet's flow, of which all zeros are a new one.

@@ -104,6 +104,7 @@ fn site(tunnels: usize) -> SitePaths {
             },
             service: ServiceTime::from_bits_per_second(10_000_000_000_000),
             queue_ns: 5_000_000,
+            burst_ns: 0,
             weight: 1,
             mark: (number as u32) << 16,
         };

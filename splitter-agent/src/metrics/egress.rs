@@ -95,10 +95,22 @@ impl SplitterCollector {
             }
         }
         let mut bytes = self.families.chosen_bytes.encode(encoder)?;
-        for (tunnel, chosen) in chosen {
+        for (tunnel, chosen) in chosen.clone() {
             bytes
                 .encode_family(&place(tunnel))?
                 .encode_counter::<NoLabelSet, _, u64>(&chosen.bytes, None)?;
+        }
+        let mut looks = self.families.model_looks.encode(encoder)?;
+        for (tunnel, chosen) in chosen.clone() {
+            looks
+                .encode_family(&place(tunnel))?
+                .encode_counter::<NoLabelSet, _, u64>(&chosen.looks, None)?;
+        }
+        let mut error = self.families.model_error.encode(encoder)?;
+        for (tunnel, chosen) in chosen {
+            error
+                .encode_family(&place(tunnel))?
+                .encode_counter::<NoLabelSet, _, f64>(&(chosen.wrong_ns as f64 / 1e9), None)?;
         }
         Ok(())
     }

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 use splitter_config::SiteName;
-use splitter_datapath::{Dataplane, KernelError};
+use splitter_datapath::{Dataplane, KernelError, PathQueues};
 use splitter_netlink::InterfaceName;
-use splitter_policy::paths::{PathCounters, SitePaths};
+use splitter_policy::paths::{PathCounters, PathId, SitePaths};
 
 use crate::TunnelEgress;
 
@@ -12,20 +12,29 @@ use crate::TunnelEgress;
 pub(crate) struct Choices {
     site: SitePaths,
     counters: PathCounters,
+    queues: Option<PathQueues>,
 }
 
 impl Choices {
     /// Reads them; none where no packet chooses.
     pub(crate) fn read(dataplane: &Dataplane) -> Result<Option<Self>, KernelError> {
         let (site, counters) = (dataplane.site_paths()?, dataplane.path_counters()?);
-        Ok(site
-            .zip(counters)
-            .map(|(site, counters)| Self { site, counters }))
+        let Some((site, counters)) = site.zip(counters) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            site,
+            counters,
+            queues: dataplane.path_queues()?,
+        }))
     }
 
     /// What goes for the tunnel of this number, in the order of the configuration.
     pub(crate) fn of(&self, number: usize) -> Option<Chosen> {
         let counters = &self.counters;
+        let queues = self.queues.as_ref().map(PathQueues::queues);
+        let compared = queues.zip(PathId::new(number));
+        let (looks, wrong_ns) = compared.map_or((0, 0), |(queues, path)| queues.compared(path));
         Some(Chosen {
             is_usable: self.site.usable >> number & 1 == 1,
             delay_ns: self.site.tunnels.get(number)?.propagation_ns,
@@ -35,6 +44,8 @@ impl Choices {
                 other: *counters.other_packets.get(number)?,
             },
             bytes: *counters.bytes.get(number)?,
+            looks,
+            wrong_ns,
         })
     }
 }
@@ -49,8 +60,12 @@ pub struct Chosen {
     pub delay_ns: u64,
     /// Packets that chose it.
     pub packets: ByClass,
-    /// Their bytes, with an Ethernet header on each.
+    /// Their bytes, as the tunnel's device counts them.
     pub bytes: u64,
+    /// How often the model of the queue in front of it was held against the queue.
+    pub looks: u64,
+    /// By how much the model was found wrong then, and mended, in sum.
+    pub wrong_ns: u64,
 }
 
 /// Packets by the class of their flow.
@@ -88,8 +103,11 @@ pub struct ChosenRow {
     pub delay_ms: f64,
     /// Packets that chose it since the program was loaded.
     pub packets: ByClass,
-    /// Their bytes, with an Ethernet header on each.
+    /// Their bytes, as the tunnel's device counts them.
     pub bytes: u64,
+    /// By how much the model of the queue in front of it was found wrong, and mended, in the mean of all times that
+    /// it was held against the queue; none before the first.
+    pub model_error_us: Option<f64>,
     /// Their share of the bytes of all tunnels, from 0 to 1; none before the first packet.
     pub share: Option<f64>,
 }
@@ -108,6 +126,7 @@ impl ChosenRow {
                 delay_ms: it.delay_ns as f64 / 1e6,
                 packets: it.packets,
                 bytes: it.bytes,
+                model_error_us: (it.looks > 0).then(|| it.wrong_ns as f64 / 1e3 / it.looks as f64),
                 share: (all > 0).then(|| it.bytes as f64 / all as f64),
             })
             .collect()
