@@ -3,7 +3,6 @@
 
 pub mod agent;
 pub mod egress_auditor;
-pub mod explanation;
 pub mod metrics;
 pub mod monitor;
 pub mod next_hop_watch;

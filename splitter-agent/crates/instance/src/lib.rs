@@ -14,6 +14,7 @@ mod down_all;
 mod egress;
 mod egress_audit;
 mod error;
+pub mod explanation;
 pub mod files;
 mod follow;
 mod found;
