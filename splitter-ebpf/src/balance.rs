@@ -12,6 +12,7 @@ use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::helpers::bpf_get_hash_recalc;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::TcContext;
+use flow_balance::arithmetic::less;
 use flow_balance::{
     Balancer, Drb, EarliestArrival, Ecmp, LetFlow, Packet, PathId, Presto, Rps, ShortFlows,
     TrPaper, silence_ns,
@@ -43,11 +44,34 @@ const MOST_FLOWS: usize = 65_536;
 #[unsafe(no_mangle)]
 static PATH_FLOW_MASK: Global<u32> = Global::new(MOST_FLOWS as u32 - 1);
 
-/// What a balancer notes of a flow, and when it did so.
+/// What a balancer notes of a flow, when it did so, and by which path the flow's last packet went.
 #[repr(C)]
 struct FlowSlot {
     seen_ns: u64,
-    state: [u64; 7],
+    state: [u64; FLOW_WORDS],
+    /// The path's number plus one; 0 before the first.
+    last: u64,
+}
+
+/// The largest flow of a balancer, that of TR to the letter.
+const FLOW_WORDS: usize = 6;
+
+impl FlowSlot {
+    /// What a balancer has noted of the flow, of which all zeros are a new one.
+    #[inline(always)]
+    fn flow<F>(&mut self) -> &mut F {
+        const { assert!(size_of::<F>() <= FLOW_WORDS * 8 && align_of::<F>() <= 8) };
+        // SAFETY: as long and aligned, as checked; balancers' flows are made of integers.
+        unsafe { &mut *self.state.as_mut_ptr().cast() }
+    }
+
+    /// Notes the path of a packet. Returns 1 if the flow's last one went by another, else 0.
+    #[inline(always)]
+    fn note(&mut self, path: PathId) -> u64 {
+        let (last, own) = (self.last, path.index() as u64 + 1);
+        self.last = own;
+        less(0, last) & less(0, last ^ own)
+    }
 }
 
 #[btf_map]
@@ -131,7 +155,8 @@ fn forward_in_order(context: *mut __sk_buff, class: u64) -> Option<()> {
         patience_ns,
         seed: SEED,
     };
-    let flow = asked.flow()?;
+    let slot = asked.slot()?;
+    let flow = slot.flow();
     let mut earliest = balancer.find(flow, &asked.paths, &asked.packet);
     *asked.chosen = earliest.path.index() as u64;
     // As it is read from a map, so that the verifier does not ask how the number came about: all ways
@@ -143,7 +168,8 @@ fn forward_in_order(context: *mut __sk_buff, class: u64) -> Option<()> {
         .paths
         .send_in_order(earliest, asked.packet.bytes, flow);
     // SAFETY: the context is the one that the kernel passed to the program.
-    mark_and_count(unsafe { &mut *context }, &asked, path)
+    let skb = unsafe { &mut *context };
+    mark_and_count(skb, &asked, path, [slot.note(path), earliest.is_held()])
 }
 
 const ETH_P_IP: u32 = 0x0800u16.to_be() as u32;
@@ -204,26 +230,26 @@ const SEED: u64 = 0;
 
 balancers! {
     choose_ecmp, ECMP: |asked| Some(asked.choose(&Ecmp { seed: SEED }, &mut (), &mut ()));
-    choose_rps, RPS: |asked| Some(asked.choose(&Rps { seed: SEED }, &mut (), asked.flow()?));
-    choose_drb, DRB: |asked| Some(asked.choose(&Drb { seed: SEED }, &mut (), asked.flow()?));
+    choose_rps, RPS: |asked| Some(asked.choose(&Rps { seed: SEED }, &mut (), asked.slot()?.flow()));
+    choose_drb, DRB: |asked| Some(asked.choose(&Drb { seed: SEED }, &mut (), asked.slot()?.flow()));
     choose_presto, PRESTO: |asked| {
         let presto = Presto {
             cell_bytes: Presto::DEFAULT_CELL_BYTES,
             seed: SEED,
         };
-        Some(asked.choose(&presto, &mut (), asked.flow()?))
+        Some(asked.choose(&presto, &mut (), asked.slot()?.flow()))
     };
     choose_letflow, LETFLOW: |asked| {
         let gap_ns = asked.paths.site().gap_ns;
-        Some(asked.choose(&LetFlow { gap_ns, seed: SEED }, &mut (), asked.flow()?))
+        Some(asked.choose(&LetFlow { gap_ns, seed: SEED }, &mut (), asked.slot()?.flow()))
     };
     // By itself, for the verifier would follow each way out of it through the choice.
     count_tr_paper, TR_PAPER: |asked| {
-        TrPaper::new(SEED).count(short_flows()?, asked.flow()?, &asked.packet);
+        TrPaper::new(SEED).count(short_flows()?, asked.slot()?.flow(), &asked.packet);
         None
     };
     choose_tr_paper, TR_PAPER: |asked| {
-        let (balancer, flow) = (TrPaper::new(SEED), asked.flow()?);
+        let (balancer, flow) = (TrPaper::new(SEED), asked.slot()?.flow());
         Some(balancer.choose_counted(short_flows()?, flow, &asked.paths, &asked.packet))
     };
 }
@@ -290,10 +316,9 @@ impl Asked<'_> {
         balancer.choose(shared, flow, &self.paths, &self.packet)
     }
 
-    /// What the balancer has noted of the packet's flow, of which all zeros are a new one.
+    /// What is known of the packet's flow.
     #[inline(always)]
-    fn flow<F>(&self) -> Option<&'static mut F> {
-        const { assert!(size_of::<F>() <= 56 && align_of::<F>() <= 8) };
+    fn slot(&self) -> Option<&'static mut FlowSlot> {
         let place = self.packet.flow_hash as u32 & PATH_FLOW_MASK.load();
         let slot = PATH_FLOWS.get_ptr_mut(place)?;
         // SAFETY: the value stays mapped while the program runs, and is made of integers. A flow whose
@@ -301,11 +326,11 @@ impl Asked<'_> {
         let slot = unsafe { &mut *slot.cast::<FlowSlot>() };
         let now_ns = self.packet.now_ns;
         if silence_ns(now_ns, slot.seen_ns) > IDLE_NS {
-            slot.state = [0; 7];
+            slot.state = [0; FLOW_WORDS];
+            slot.last = 0;
         }
         slot.seen_ns = now_ns;
-        // SAFETY: as long and aligned, as checked; balancers' flows are made of integers.
-        Some(unsafe { &mut *slot.state.as_mut_ptr().cast() })
+        Some(slot)
     }
 }
 
@@ -358,11 +383,18 @@ fn take_path_of(skb: &mut __sk_buff) -> Option<()> {
     }
     let path = PathId::from_low_bits(*asked.chosen);
     asked.paths.send(path, asked.packet.bytes);
-    mark_and_count(skb, &asked, path)
+    // Only the search for the earliest arrival tells what order has cost.
+    mark_and_count(skb, &asked, path, [asked.slot()?.note(path), 0])
 }
 
+/// `order` has 1 or 0: if the packet changes paths, and if it is held for the sake of order.
 #[inline(always)]
-fn mark_and_count(skb: &mut __sk_buff, asked: &Asked<'_>, path: PathId) -> Option<()> {
+fn mark_and_count(
+    skb: &mut __sk_buff,
+    asked: &Asked<'_>,
+    path: PathId,
+    order: [u64; 2],
+) -> Option<()> {
     let (config, class) = (&settings().config, class(asked.class));
     let mark = match class {
         Some(Class::Short) => config.mark_bits.applied_to(skb.mark, config.short_mark),
@@ -373,6 +405,7 @@ fn mark_and_count(skb: &mut __sk_buff, asked: &Asked<'_>, path: PathId) -> Optio
     // SAFETY: a per-CPU value, and nothing interrupts a device's ingress on its CPU.
     let counters = unsafe { &mut *PATH_COUNTERS.get_ptr_mut(0)? };
     counters.count(path, class, asked.packet.bytes);
+    counters.count_order(path, order[0], order[1]);
     Some(())
 }
 

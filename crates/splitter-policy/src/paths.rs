@@ -106,7 +106,7 @@ const FIRST: usize = 0;
 /// Everything.
 const ALL: usize = 1;
 
-/// Counts of one CPU: what was sent by each tunnel; 512 bytes.
+/// Counts of one CPU: what was sent by each tunnel; 768 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathCounters {
@@ -116,8 +116,12 @@ pub struct PathCounters {
     pub long_packets: [u64; MAX_PATHS],
     /// Packets that are not split by tunnel.
     pub other_packets: [u64; MAX_PATHS],
-    /// Bytes of all of them by tunnel, with Ethernet headers.
+    /// Bytes of all of them by tunnel, as the tunnel's device counts them.
     pub bytes: [u64; MAX_PATHS],
+    /// Packets by tunnel of which the one before in their flow had taken another.
+    pub changes: [u64; MAX_PATHS],
+    /// Packets by tunnel that arrive later than by another one, [for the sake of order](Earliest::is_held).
+    pub refusals: [u64; MAX_PATHS],
 }
 
 impl PathCounters {
@@ -133,6 +137,13 @@ impl PathCounters {
         self.bytes[path.index()] += bytes as u64;
     }
 
+    /// Counts as well if it changes tunnels, and if it is held for the sake of order: 1 if so, else 0.
+    #[inline(always)]
+    pub const fn count_order(&mut self, path: PathId, is_change: u64, is_held: u64) {
+        self.changes[path.index()] += is_change;
+        self.refusals[path.index()] += is_held;
+    }
+
     /// Adds the counts of another CPU.
     pub fn add(&mut self, other: &Self) {
         for (sums, counts) in [
@@ -140,6 +151,8 @@ impl PathCounters {
             (&mut self.long_packets, &other.long_packets),
             (&mut self.other_packets, &other.other_packets),
             (&mut self.bytes, &other.bytes),
+            (&mut self.changes, &other.changes),
+            (&mut self.refusals, &other.refusals),
         ] {
             for (sum, count) in sums.iter_mut().zip(counts) {
                 *sum += *count;

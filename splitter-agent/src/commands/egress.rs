@@ -47,5 +47,12 @@ pub(super) fn show_chosen(rows: &[ChosenRow]) -> Result<()> {
             .map_or("-".to_owned(), |it| format!("{it:.0} us"));
         table.row([device, delay, error, share].into_iter().chain(packets));
     }
-    print(format_args!("\n{}", table.to_text()))
+    print(format_args!("\n{}", table.to_text()))?;
+    let sum = |count: fn(&ChosenRow) -> u64| group_thousands(rows.iter().map(count).sum());
+    print(format_args!(
+        "{} packets took another tunnel than the one before of their flow; for the sake of order {} took one by \
+         which they arrive later.",
+        sum(|it| it.changes),
+        sum(|it| it.refusals)
+    ))
 }

@@ -207,6 +207,14 @@ families! {
         chosen_bytes: "tunnel_chosen_bytes_total", Counter, "bytes", [open("device"), site()],
             "Bytes of these packets",
             "As the tunnel's device counts them.";
+        chosen_changes: "tunnel_chosen_changes_total", Counter, "packets", [open("device"), site()],
+            "Packets that chose another tunnel than the one before of their flow",
+            "By the tunnel that they chose. Over `splitter_tunnel_chosen_packets_total` it is how often flows \
+             change tunnels.";
+        chosen_refusals: "tunnel_chosen_refusals_total", Counter, "packets", [open("device"), site()],
+            "Packets that arrive later for the sake of order",
+            "By another tunnel they would have arrived earlier, and overtaken their flow. By the tunnel that they \
+             chose. Only with `balance = \"tr\"`, else 0.";
         model_looks: "tunnel_model_looks_total", Counter, "looks", [open("device"), site()],
             "Times that the model of a tunnel's queue was held against the queue, with `balance`",
             "Every 10 ms while something waits there, else every 100 ms. Only with `policy = \"share\"`: the \

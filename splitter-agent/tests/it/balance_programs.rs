@@ -22,7 +22,9 @@ use splitter_datapath::Object;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::flow::Class;
 use splitter_policy::fwmark::MarkBits;
-use splitter_policy::paths::{BalancerNumber, LivePaths, SitePaths, TunnelPath, TunnelQueues};
+use splitter_policy::paths::{
+    BalancerNumber, LivePaths, PathCounters, SitePaths, TunnelPath, TunnelQueues,
+};
 use splitter_policy::thresholds::Thresholds;
 use support::packet::{Packet as Frame, Upper};
 
@@ -67,9 +69,20 @@ unsafe impl Pod for Plain<SitePaths> {}
 /// Flows that the kernel program has places for: two in one place share what is noted.
 const FLOW_PLACES: u32 = 65_536;
 
-/// Chooses the path of a packet, and puts it into the queue in front of that. Returns as well what its
-/// flow has noted then, where a flow notes only what the queue takes.
-type Choose = Box<dyn FnMut(&LivePaths<'_, Cell<u64>>, &Packet) -> (PathId, Option<[u64; 2]>)>;
+// SAFETY: as above.
+unsafe impl Pod for Plain<PathCounters> {}
+
+/// The choice of the host.
+struct Choice {
+    path: PathId,
+    /// What the flow has noted then, where that is compared.
+    noted: Option<[u64; 2]>,
+    /// 1 if the packet arrives later for the sake of order.
+    is_held: u64,
+}
+
+/// Chooses the path of a packet, and puts it into the queue in front of that.
+type Choose = Box<dyn FnMut(&LivePaths<'_, Cell<u64>>, &Packet) -> Choice>;
 
 /// A balancer of the host, with flows of its own.
 fn hosted<B: Balancer<Shared = (), Flow: 'static> + 'static>(balancer: B) -> Choose {
@@ -78,7 +91,11 @@ fn hosted<B: Balancer<Shared = (), Flow: 'static> + 'static>(balancer: B) -> Cho
         let flow = flows.entry(place(packet)).or_default();
         let path = balancer.choose(&mut (), flow, paths, packet);
         paths.send(path, packet.bytes);
-        (path, None)
+        Choice {
+            path,
+            noted: None,
+            is_held: 0,
+        }
     })
 }
 
@@ -94,10 +111,15 @@ fn in_order() -> Choose {
     };
     Box::new(move |paths, packet| {
         let flow = flows.entry(place(packet)).or_default();
-        let (path, _) = paths.forward_in_order(&balancer, flow, packet);
+        let found = balancer.find(flow, paths, packet);
+        paths.send_in_order(found, packet.bytes, flow);
         // SAFETY: as long, `repr(C)`, and made of integers without padding.
         let noted = unsafe { std::mem::transmute::<EarliestFlow, [u64; 2]>(*flow) };
-        (path, Some(noted))
+        Choice {
+            path: found.path,
+            noted: Some(noted),
+            is_held: found.is_held(),
+        }
     })
 }
 
@@ -108,7 +130,11 @@ fn to_the_letter() -> Choose {
         let flow = flows.entry(place(packet)).or_default();
         let path = balancer.choose(&mut short_flows, flow, paths, packet);
         paths.send(path, packet.bytes);
-        (path, Some([flow.bytes(), flow.tnl_ns()]))
+        Choice {
+            path,
+            noted: Some([flow.bytes(), flow.tnl_ns()]),
+            is_held: 0,
+        }
     })
 }
 
@@ -249,6 +275,16 @@ impl Kernel {
         queues.get(&0, 0).expect("can be read")
     }
 
+    /// What was counted on all CPUs.
+    fn counted(&mut self) -> PathCounters {
+        let map = self.0.map("PATH_COUNTERS").try_into();
+        let counters: PerCpuArray<_, Plain<PathCounters>> = map.expect("is per CPU");
+        let of_cpus = counters.get(&0, 0).expect("can be read");
+        let mut sum = PathCounters::default();
+        of_cpus.iter().for_each(|it| sum.add(&it.0));
+        sum
+    }
+
     /// What a flow has noted.
     fn noted(&mut self, hash: u64) -> [u64; 2] {
         let map = self.0.map("PATH_FLOWS").try_into();
@@ -274,7 +310,8 @@ fn every_balancer_chooses_in_the_kernel_what_it_chooses_on_the_host() {
         let mut kernel = Kernel::new(number);
         let (mut site, queues) = (site(), TunnelQueues::<Cell<u64>>::default());
         site.gap_ns = gap_ns(number);
-        let (mut taken, mut dropped) = ([[0; 3]; 3], 0);
+        let (mut counted, mut lasts) = (PathCounters::default(), HashMap::new());
+        let mut dropped = 0;
         for packet_number in 0..PACKETS {
             // One tunnel fails, and returns; and what waits leaves while nothing comes.
             site.usable = match packet_number {
@@ -289,13 +326,13 @@ fn every_balancer_chooses_in_the_kernel_what_it_chooses_on_the_host() {
             let last_ns = kernel.scratch().now_ns;
             let (run, mark, out) = kernel.0.run_marked(PROGRAM, &frame, CAME_WITH);
             let seen = kernel.scratch();
-            let place = format!("{number:?}, packet {packet_number}: {seen:?}");
-            assert!(run == TCX_NEXT && out == frame, "{place}");
-            assert!(seen.now_ns > last_ns, "{place}");
+            let about = format!("{number:?}, packet {packet_number}: {seen:?}");
+            assert!(run == TCX_NEXT && out == frame, "{about}");
+            assert!(seen.now_ns > last_ns, "{about}");
             assert_eq!(
                 seen.bytes,
                 frame.len() as u64 - u64::from(SPARED_BYTES),
-                "{place}"
+                "{about}"
             );
             let class = [Some(Class::Short), Some(Class::Long), None][seen.class as usize];
             let packet = Packet {
@@ -305,23 +342,43 @@ fn every_balancer_chooses_in_the_kernel_what_it_chooses_on_the_host() {
             };
             let before = words(&queues);
             let paths = LivePaths::new(&site, &queues, class, seen.now_ns);
-            let (path, noted) = choose(&paths, &packet);
-            assert_eq!(seen.path, path.index() as u64, "{place}");
-            assert_eq!(kernel.queues(), words(&queues), "{place}");
-            assert_eq!(mark, site.marked(marked(&config, class), path), "{place}");
+            let Choice {
+                path,
+                noted,
+                is_held,
+            } = choose(&paths, &packet);
+            assert_eq!(seen.path, path.index() as u64, "{about}");
+            assert_eq!(kernel.queues(), words(&queues), "{about}");
+            assert_eq!(mark, site.marked(marked(&config, class), path), "{about}");
             if let Some(noted) = noted {
-                assert_eq!(kernel.noted(seen.hash), noted, "{place}");
+                assert_eq!(kernel.noted(seen.hash), noted, "{about}");
             }
             dropped += u32::from(words(&queues) == before);
-            taken[seen.class as usize][path.index()] += 1;
+            let last = lasts.insert(place(&packet), path);
+            counted.count(path, class, packet.bytes);
+            let is_change = last.is_some_and(|it| it != path);
+            counted.count_order(path, is_change.into(), is_held);
         }
-        println!("{number:?}: {taken:?} by class and tunnel, {dropped} dropped");
+        println!("{number:?}: {dropped} dropped of {counted:?}");
+        assert_eq!(kernel.counted(), counted, "{number:?}");
         // Not vacuous: there were packets of every class, in every tunnel, and queues that were full.
-        let of_class = |class: usize| taken[class].iter().sum::<u32>();
-        let of_tunnel = |path: usize| taken.iter().map(|it| it[path]).sum::<u32>();
-        assert!((0..3).all(|class| of_class(class) > 10), "{taken:?}");
-        assert!((0..3).all(|path| of_tunnel(path) > 0), "{taken:?}");
+        let PathCounters {
+            short_packets,
+            long_packets,
+            other_packets,
+            bytes,
+            changes,
+            refusals,
+        } = counted;
+        for of_class in [short_packets, long_packets, other_packets] {
+            assert!(of_class.iter().sum::<u64>() > 10, "{of_class:?}");
+        }
+        // By hash a flow changes tunnels when its own fails, and when that returns.
+        assert!(changes.iter().sum::<u64>() > 5, "{changes:?}");
+        assert!(bytes[..3].iter().all(|it| *it > 0), "{bytes:?}");
         assert!(dropped > 10, "{dropped} of {PACKETS}");
+        let is_any_held = refusals.iter().any(|it| *it > 0);
+        assert_eq!(is_any_held, number == BalancerNumber::TR, "{refusals:?}");
     }
 }
 

@@ -45,7 +45,7 @@ const _: () = {
     assert!(size_of::<EgressCounts>() == 200);
     assert!(size_of::<FlowKeyV6>() == 40);
     assert!(size_of::<NextHopTrust>() == 24);
-    assert!(size_of::<PathCounters>() == 512);
+    assert!(size_of::<PathCounters>() == 768);
     assert!(size_of::<QueueSearch>() == 32);
     assert!(size_of::<ReverseEntry>() == 32);
     assert!(size_of::<ShortQueues>() == 24);
