@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use flow_cli::LogFormat;
 use flow_cli::pages::{CompletionsArgs, ManArgs};
-use splitter_agent::explanation::Endpoint;
 use splitter_config::DEFAULT_PATH;
 use splitter_datapath::tap::TapPoint;
+use splitter_instance::explanation::Endpoint;
 
 mod advise;
 mod record;

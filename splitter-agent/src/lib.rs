@@ -3,13 +3,13 @@
 
 pub mod agent;
 pub mod egress_auditor;
-pub mod explanation;
 pub mod metrics;
 pub mod monitor;
 pub mod next_hop_watch;
 pub mod overview;
 #[cfg(feature = "page")]
 mod page_history;
+pub mod queue_comparison;
 pub mod route_auditor;
 pub mod route_follower;
 #[cfg(feature = "page")]

@@ -18,7 +18,7 @@ use splitter_policy::flow::{Class, TunnelRole};
 use splitter_steering::Egress;
 
 use splitter_instance::AttachedInterface;
-pub use splitter_instance::LeftRates;
+pub use splitter_instance::{ChosenRates, LeftRates};
 
 pub use completion::{Completion, Period};
 pub use flows::{Filter, Flow, ReverseFlow, Selection, SortBy};
@@ -95,6 +95,9 @@ pub struct TunnelRow {
     /// What left by the tunnel of late, by what the marks say there.
     #[serde(flatten)]
     pub left: LeftRates,
+    /// How packets chose it of late, with `balance`.
+    #[serde(flatten)]
+    pub chosen: ChosenRates,
     /// What the tunnel carries by the configuration, if that says so.
     pub rate_mbit: Option<u32>,
     /// The share of that which was sent of late.
@@ -213,9 +216,14 @@ impl Overview {
                     let left = basis.and_then(left).zip(left(now)).zip(seconds);
                     let left =
                         left.map(|((before, now), seconds)| LeftRates::new(&before, &now, seconds));
+                    let chosen = |totals: &Totals| totals.chosen.get(index).copied();
+                    let chosen = basis.and_then(chosen).zip(chosen(now)).zip(seconds);
+                    let chosen = chosen
+                        .map(|((before, now), seconds)| ChosenRates::new(&before, &now, seconds));
                     TunnelRow {
                         site,
                         left: left.unwrap_or_default(),
+                        chosen: chosen.unwrap_or_default(),
                         ..tunnel_row(role, tunnel, counted, found)
                     }
                 })
@@ -287,6 +295,7 @@ fn tunnel_row(
         sent_packets_per_s: rate(|it| it.sent_packets),
         received_packets_per_s: rate(|it| it.received_packets),
         left: LeftRates::default(),
+        chosen: ChosenRates::default(),
         rate_mbit,
         share_used: share(sent_bits_per_s),
         share_received: share(received_bits_per_s),

@@ -7,13 +7,15 @@
 use core::mem::size_of;
 
 use aya_ebpf::Global;
-use aya_ebpf::bindings::__sk_buff;
+use aya_ebpf::bindings::{__sk_buff, BPF_F_MMAPABLE};
 use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::helpers::bpf_get_hash_recalc;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::TcContext;
+use flow_balance::arithmetic::less;
 use flow_balance::{
-    Balancer, Drb, EarliestArrival, Ecmp, LetFlow, Packet, PathId, Presto, Rps, silence_ns,
+    Balancer, Drb, EarliestArrival, Ecmp, LetFlow, Packet, PathId, Presto, Rps, ShortFlows,
+    TrPaper, silence_ns,
 };
 use splitter_policy::flow::Class;
 use splitter_policy::paths::{
@@ -31,8 +33,9 @@ static BALANCER: Global<u8> = Global::new(BalancerNumber::TR.0);
 #[btf_map]
 static SITE_PATHS: Array<SitePaths, 1> = Array::new();
 
+/// The agent maps it, and mends it by what the queues themselves say.
 #[btf_map]
-static PATH_QUEUES: Array<TunnelQueues<KernelWord>, 1> = Array::new();
+static PATH_QUEUES: Array<TunnelQueues<KernelWord>, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
 
 /// The most flows that are told apart.
 const MOST_FLOWS: usize = 65_536;
@@ -41,15 +44,42 @@ const MOST_FLOWS: usize = 65_536;
 #[unsafe(no_mangle)]
 static PATH_FLOW_MASK: Global<u32> = Global::new(MOST_FLOWS as u32 - 1);
 
-/// What a balancer notes of a flow, and when it did so.
+/// What a balancer notes of a flow, when it did so, and by which path the flow's last packet went.
 #[repr(C)]
 struct FlowSlot {
     seen_ns: u64,
-    state: [u64; 7],
+    state: [u64; FLOW_WORDS],
+    /// The path's number plus one; 0 before the first.
+    last: u64,
+}
+
+/// The largest flow of a balancer, that of TR to the letter.
+const FLOW_WORDS: usize = 6;
+
+impl FlowSlot {
+    /// What a balancer has noted of the flow, of which all zeros are a new one.
+    #[inline(always)]
+    fn flow<F>(&mut self) -> &mut F {
+        const { assert!(size_of::<F>() <= FLOW_WORDS * 8 && align_of::<F>() <= 8) };
+        // SAFETY: as long and aligned, as checked; balancers' flows are made of integers.
+        unsafe { &mut *self.state.as_mut_ptr().cast() }
+    }
+
+    /// Notes the path of a packet. Returns 1 if the flow's last one went by another, else 0.
+    #[inline(always)]
+    fn note(&mut self, path: PathId) -> u64 {
+        let (last, own) = (self.last, path.index() as u64 + 1);
+        self.last = own;
+        less(0, last) & less(0, last ^ own)
+    }
 }
 
 #[btf_map]
 static PATH_FLOWS: Array<[u64; size_of::<FlowSlot>() / 8], MOST_FLOWS> = Array::new();
+
+/// What flows have in common under TR to the letter.
+#[btf_map]
+static PATH_SHORT_FLOWS: Array<ShortFlows, 1> = Array::new();
 
 #[btf_map]
 static PATH_COUNTERS: PerCpuArray<PathCounters, 1> = PerCpuArray::new();
@@ -99,6 +129,11 @@ pub fn choose(context: &TcContext, class: Option<Class>) {
         BalancerNumber::DRB => choose_drb(),
         BalancerNumber::PRESTO => choose_presto(),
         BalancerNumber::LETFLOW => choose_letflow(),
+        BalancerNumber::TR_PAPER => {
+            pass_time();
+            count_tr_paper();
+            choose_tr_paper()
+        }
         _ => return,
     };
     take_path(context);
@@ -115,7 +150,13 @@ pub extern "C" fn forward_by_tr(context: *mut __sk_buff, class: u64) -> u64 {
 fn forward_in_order(context: *mut __sk_buff, class: u64) -> Option<()> {
     let (site, scratch) = look(context, class)?;
     let asked = asked_of(site, scratch)?;
-    let (balancer, flow) = (EarliestArrival { seed: SEED }, asked.flow()?);
+    let patience_ns = asked.paths.site().patience_ns;
+    let balancer = EarliestArrival {
+        patience_ns,
+        seed: SEED,
+    };
+    let slot = asked.slot()?;
+    let flow = slot.flow();
     let mut earliest = balancer.find(flow, &asked.paths, &asked.packet);
     *asked.chosen = earliest.path.index() as u64;
     // As it is read from a map, so that the verifier does not ask how the number came about: all ways
@@ -127,7 +168,8 @@ fn forward_in_order(context: *mut __sk_buff, class: u64) -> Option<()> {
         .paths
         .send_in_order(earliest, asked.packet.bytes, flow);
     // SAFETY: the context is the one that the kernel passed to the program.
-    mark_and_count(unsafe { &mut *context }, &asked, path)
+    let skb = unsafe { &mut *context };
+    mark_and_count(skb, &asked, path, [slot.note(path), earliest.is_held()])
 }
 
 const ETH_P_IP: u32 = 0x0800u16.to_be() as u32;
@@ -154,7 +196,7 @@ fn look(
     }
     *scratch = PathScratch {
         now_ns: clock::monotonic_ns(),
-        bytes: wire_bytes(skb.len, skb.gso_segs, is_v6).into(),
+        bytes: wire_bytes(skb.len, skb.gso_segs, is_v6, site.spared_bytes).into(),
         // SAFETY: the helper takes the context of the program.
         hash: unsafe { bpf_get_hash_recalc(context.cast()) }.into(),
         class,
@@ -163,13 +205,17 @@ fn look(
     Some((site, scratch))
 }
 
-/// Defines a function for each balancer, which the verifier checks once.
+/// Defines a function for each balancer or step of one, which the verifier checks once. Before Linux 6.9 it checks
+/// those that nobody calls, too, so each begins with the number that it knows.
 macro_rules! balancers {
-    ($($name:ident: $choose:expr;)*) => {$(
-        /// Runs the balancer, and notes the path.
+    ($($name:ident, $number:ident: $choose:expr;)*) => {$(
+        /// Runs the balancer, and notes the path if it has chosen one.
         #[inline(never)]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() -> u64 {
+            if BalancerNumber(BALANCER.load()) != BalancerNumber::$number {
+                return 0;
+            }
             let choose: fn(&mut Asked<'_>) -> Option<PathId> = $choose;
             asked().and_then(|mut asked| {
                 *asked.chosen = choose(&mut asked)?.index() as u64;
@@ -183,20 +229,70 @@ macro_rules! balancers {
 const SEED: u64 = 0;
 
 balancers! {
-    choose_ecmp: |asked| Some(asked.choose(&Ecmp { seed: SEED }, &mut ()));
-    choose_rps: |asked| Some(asked.choose(&Rps { seed: SEED }, asked.flow()?));
-    choose_drb: |asked| Some(asked.choose(&Drb { seed: SEED }, asked.flow()?));
-    choose_presto: |asked| {
+    choose_ecmp, ECMP: |asked| Some(asked.choose(&Ecmp { seed: SEED }, &mut (), &mut ()));
+    choose_rps, RPS: |asked| Some(asked.choose(&Rps { seed: SEED }, &mut (), asked.slot()?.flow()));
+    choose_drb, DRB: |asked| Some(asked.choose(&Drb { seed: SEED }, &mut (), asked.slot()?.flow()));
+    choose_presto, PRESTO: |asked| {
         let presto = Presto {
             cell_bytes: Presto::DEFAULT_CELL_BYTES,
             seed: SEED,
         };
-        Some(asked.choose(&presto, asked.flow()?))
+        Some(asked.choose(&presto, &mut (), asked.slot()?.flow()))
     };
-    choose_letflow: |asked| {
+    choose_letflow, LETFLOW: |asked| {
         let gap_ns = asked.paths.site().gap_ns;
-        Some(asked.choose(&LetFlow { gap_ns, seed: SEED }, asked.flow()?))
+        Some(asked.choose(&LetFlow { gap_ns, seed: SEED }, &mut (), asked.slot()?.flow()))
     };
+    // By itself, for the verifier would follow each way out of it through the choice.
+    count_tr_paper, TR_PAPER: |asked| {
+        TrPaper::new(SEED).count(short_flows()?, asked.slot()?.flow(), &asked.packet);
+        None
+    };
+    choose_tr_paper, TR_PAPER: |asked| {
+        let (balancer, flow) = (TrPaper::new(SEED), asked.slot()?.flow());
+        Some(balancer.choose_counted(short_flows()?, flow, &asked.paths, &asked.packet))
+    };
+}
+
+/// Lets time pass over the counts of short flows, which TR to the letter asks first. The verifier checks a tick once,
+/// and not all that may have passed.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn pass_time() -> u64 {
+    for _ in 0..ShortFlows::TICKS {
+        if pass_tick() == 0 {
+            return 0;
+        }
+    }
+    if let Some((short_flows, now_ns)) = short_flows_now() {
+        short_flows.begin_anew(now_ns);
+    }
+    0
+}
+
+/// Lets a tick pass; 0 if it has not.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn pass_tick() -> u64 {
+    if BalancerNumber(BALANCER.load()) != BalancerNumber::TR_PAPER {
+        return 0;
+    }
+    short_flows_now().map_or(0, |(it, now_ns)| it.advance_by_a_tick(now_ns).into())
+}
+
+/// The counts of short flows, and the time when the packet came.
+#[inline(always)]
+fn short_flows_now() -> Option<(&'static mut ShortFlows, u64)> {
+    let (short_flows, site) = (short_flows()?, SITE_PATHS.get(0)?);
+    short_flows.set_timeout(site.gap_ns);
+    Some((short_flows, scratch()?.now_ns))
+}
+
+#[inline(always)]
+fn short_flows() -> Option<&'static mut ShortFlows> {
+    // SAFETY: the value stays mapped while the program runs, and is made of integers. What CPUs miscount by
+    // overwriting each other's updates passes out of sight.
+    Some(unsafe { &mut *PATH_SHORT_FLOWS.get_ptr_mut(0)? })
 }
 
 /// A packet, and the paths as it finds them.
@@ -211,14 +307,18 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     #[inline(always)]
-    fn choose<B: Balancer<Shared = ()>>(&self, balancer: &B, flow: &mut B::Flow) -> PathId {
-        balancer.choose(&mut (), flow, &self.paths, &self.packet)
+    fn choose<B: Balancer>(
+        &self,
+        balancer: &B,
+        shared: &mut B::Shared,
+        flow: &mut B::Flow,
+    ) -> PathId {
+        balancer.choose(shared, flow, &self.paths, &self.packet)
     }
 
-    /// What the balancer has noted of the packet's flow, of which all zeros are a new one.
+    /// What is known of the packet's flow.
     #[inline(always)]
-    fn flow<F>(&self) -> Option<&'static mut F> {
-        const { assert!(size_of::<F>() <= 56 && align_of::<F>() <= 8) };
+    fn slot(&self) -> Option<&'static mut FlowSlot> {
         let place = self.packet.flow_hash as u32 & PATH_FLOW_MASK.load();
         let slot = PATH_FLOWS.get_ptr_mut(place)?;
         // SAFETY: the value stays mapped while the program runs, and is made of integers. A flow whose
@@ -226,11 +326,11 @@ impl Asked<'_> {
         let slot = unsafe { &mut *slot.cast::<FlowSlot>() };
         let now_ns = self.packet.now_ns;
         if silence_ns(now_ns, slot.seen_ns) > IDLE_NS {
-            slot.state = [0; 7];
+            slot.state = [0; FLOW_WORDS];
+            slot.last = 0;
         }
         slot.seen_ns = now_ns;
-        // SAFETY: as long and aligned, as checked; balancers' flows are made of integers.
-        Some(unsafe { &mut *slot.state.as_mut_ptr().cast() })
+        Some(slot)
     }
 }
 
@@ -283,11 +383,18 @@ fn take_path_of(skb: &mut __sk_buff) -> Option<()> {
     }
     let path = PathId::from_low_bits(*asked.chosen);
     asked.paths.send(path, asked.packet.bytes);
-    mark_and_count(skb, &asked, path)
+    // Only the search for the earliest arrival tells what order has cost.
+    mark_and_count(skb, &asked, path, [asked.slot()?.note(path), 0])
 }
 
+/// `order` has 1 or 0: if the packet changes paths, and if it is held for the sake of order.
 #[inline(always)]
-fn mark_and_count(skb: &mut __sk_buff, asked: &Asked<'_>, path: PathId) -> Option<()> {
+fn mark_and_count(
+    skb: &mut __sk_buff,
+    asked: &Asked<'_>,
+    path: PathId,
+    order: [u64; 2],
+) -> Option<()> {
     let (config, class) = (&settings().config, class(asked.class));
     let mark = match class {
         Some(Class::Short) => config.mark_bits.applied_to(skb.mark, config.short_mark),
@@ -298,6 +405,7 @@ fn mark_and_count(skb: &mut __sk_buff, asked: &Asked<'_>, path: PathId) -> Optio
     // SAFETY: a per-CPU value, and nothing interrupts a device's ingress on its CPU.
     let counters = unsafe { &mut *PATH_COUNTERS.get_ptr_mut(0)? };
     counters.count(path, class, asked.packet.bytes);
+    counters.count_order(path, order[0], order[1]);
     Some(())
 }
 

@@ -10,7 +10,7 @@ use flow_balance::ServiceTime;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::fwmark::MarkBits;
-use splitter_policy::paths::{SitePaths, TunnelPath};
+use splitter_policy::paths::{PathCounters, SitePaths, TunnelPath};
 
 use super::case::{FEWEST_RUNS, thread_time};
 use super::loaded::Loaded;
@@ -29,13 +29,15 @@ const ROWS: [([&str; 2], &str, usize); 3] = [
     (["tr_16_known", "tr_16_known_v6"], "mark_balanced", 16),
 ];
 
-/// The tunnels, as the kernel program has them.
+/// A value as the kernel program has it.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 struct Plain<T>(T);
 
 // SAFETY: `repr(C)` and made of integers without padding, so that any bytes are a valid value.
 unsafe impl Pod for Plain<SitePaths> {}
+// SAFETY: as above.
+unsafe impl Pod for Plain<PathCounters> {}
 
 pub(super) fn measure(group: &mut BenchmarkGroup<'_, WallTime>) {
     for (names, program, tunnels) in ROWS {
@@ -78,10 +80,10 @@ pub(super) fn measure(group: &mut BenchmarkGroup<'_, WallTime>) {
 fn counted(loaded: &mut Loaded) -> [u64; 2] {
     let long = loaded.counters().packets(Class::Long, TunnelRole::Long);
     let map = loaded.map("PATH_COUNTERS").try_into();
-    let chosen: PerCpuArray<_, [u64; 64]> = map.expect("is per CPU");
+    let chosen: PerCpuArray<_, Plain<PathCounters>> = map.expect("is per CPU");
     let of_cpus = chosen.get(&0, 0).expect("can be read");
-    const LONG_BY_NEAREST: usize = 16 + NEAREST;
-    [long, of_cpus.iter().map(|it| it[LONG_BY_NEAREST]).sum()]
+    let by_nearest = of_cpus.iter().map(|it| it.0.long_packets[NEAREST]);
+    [long, by_nearest.sum()]
 }
 
 const NEAREST: usize = 1;
@@ -104,6 +106,7 @@ fn site(tunnels: usize) -> SitePaths {
             },
             service: ServiceTime::from_bits_per_second(10_000_000_000_000),
             queue_ns: 5_000_000,
+            burst_ns: 0,
             weight: 1,
             mark: (number as u32) << 16,
         };

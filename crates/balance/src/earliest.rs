@@ -1,7 +1,7 @@
 //! The earliest arrival in order: [`Tr::bonding`](crate::Tr::bonding) for hosts with little memory and a
 //! small stack.
 
-use super::arithmetic::unforeseen_zero;
+use super::arithmetic::{less, unforeseen_zero};
 use super::random::draw;
 use super::{Balancer, LastPath, Packet, PathId, PathSet, Paths};
 
@@ -10,10 +10,28 @@ use super::{Balancer, LastPath, Packet, PathId, PathSet, Paths};
 /// It chooses as [`Tr::bonding`](crate::Tr::bonding) does, which counts short flows on each path and
 /// then does not ask for their number: 16 bytes a flow instead of 56, nothing in common, and no array
 /// on the stack of a kernel program.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// Where predictions are right a flow waits for nothing: the path by which a packet arrives first keeps it in order.
+/// But a prediction that is mended, a path that comes back or a sender that paused may leave the flow's last packet
+/// far ahead, on a path that is slow to drain. A flow that stayed there for order's sake would fill it further with
+/// each packet, while the fast path runs empty, until it paused; so order has a [price](Self::patience_ns).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EarliestArrival {
+    /// By how much later a packet may arrive for the sake of order. One that would be later still takes the path on
+    /// which it arrives first, and overtakes what its flow has under way on others. The default, the largest number
+    /// there is, keeps order at any price. TCP bears a quarter of the shortest round trip (RFC 8985).
+    pub patience_ns: u64,
     /// Which of equals a flow takes.
     pub seed: u64,
+}
+
+impl Default for EarliestArrival {
+    fn default() -> Self {
+        Self {
+            patience_ns: u64::MAX,
+            seed: 0,
+        }
+    }
 }
 
 /// The state of a flow under [`EarliestArrival`]: 16 bytes.
@@ -33,6 +51,16 @@ pub struct Earliest {
     pub path: PathId,
     /// The time of arrival.
     pub arrives_ns: u64,
+    /// The time at which it would arrive by some path if order counted for nothing.
+    pub first_ns: u64,
+}
+
+impl Earliest {
+    /// Returns 1 if the packet arrives later for the sake of order, else 0.
+    #[inline(always)]
+    pub const fn is_held(self) -> u64 {
+        less(self.first_ns, self.arrives_ns)
+    }
 }
 
 impl EarliestFlow {
@@ -83,8 +111,9 @@ impl EarliestArrival {
             none,
         };
         let mut best = order.best(paths, packet);
-        if best.paths.is_empty() {
-            // The last one's path has failed, and no other is in order.
+        let costs_ns = best.arrives_ns.wrapping_sub(best.first_ns);
+        if best.paths.is_empty() || costs_ns > self.patience_ns {
+            // The last one's path has failed and no other is in order, or order is too dear.
             order.unbound = none.wrapping_add(u64::MAX);
             best = order.best(paths, packet);
         }
@@ -94,6 +123,7 @@ impl EarliestArrival {
                 None => best.paths.pick(draw(self.seed, packet.flow_hash, 0)),
             },
             arrives_ns: best.arrives_ns,
+            first_ns: best.first_ns,
         }
     }
 }
@@ -106,10 +136,11 @@ struct InOrder {
     none: u64,
 }
 
-/// The paths by which a packet arrives first.
+/// The paths by which a packet arrives first in order, and when it would arrive first without.
 struct Best {
     arrives_ns: u64,
     paths: PathSet,
+    first_ns: u64,
 }
 
 impl InOrder {
@@ -121,7 +152,8 @@ impl InOrder {
     /// knows nothing of, whatever way led there.
     #[inline(always)]
     fn best<P: Paths + ?Sized>(&self, paths: &P, packet: &Packet) -> Best {
-        let (mut arrives_ns, mut best) = (u64::MAX.wrapping_add(self.none), self.none);
+        let latest_ns = u64::MAX.wrapping_add(self.none);
+        let (mut arrives_ns, mut first_ns, mut best) = (latest_ns, latest_ns, self.none);
         let (mut rest, mut unbound) = (u64::from(paths.candidates().bits()), self.unbound);
         for path in PathId::all() {
             if rest == 0 {
@@ -129,6 +161,9 @@ impl InOrder {
             }
             if rest & 1 != 0 {
                 let arrival_ns = paths.arrival_ns(path, packet);
+                if arrival_ns < first_ns {
+                    first_ns = arrival_ns;
+                }
                 let is_in_order = arrival_ns >= self.after_ns || unbound & 1 != 0;
                 if is_in_order && arrival_ns <= arrives_ns {
                     if arrival_ns < arrives_ns {
@@ -144,6 +179,7 @@ impl InOrder {
         Best {
             arrives_ns,
             paths: PathSet::from_bits(best as u16),
+            first_ns,
         }
     }
 }
@@ -154,6 +190,55 @@ mod tests {
     use crate::{PathView, ServiceTime, ShortFlows, Snapshot, Tr, TrFlow};
     use proptest::prelude::*;
     use std::vec::Vec;
+
+    #[test]
+    fn flow_whose_last_packet_is_far_ahead_leaves_the_slow_path_when_order_is_too_dear() {
+        let view = |propagation_ns, local_backlog_ns, mbit: u64| PathView {
+            propagation_ns,
+            local_backlog_ns,
+            service: ServiceTime::from_bits_per_second(mbit * 1_000_000),
+            ..PathView::default()
+        };
+        let (fast, slow) = (view(10_000_000, 0, 30), view(30_000_000, 40_000_000, 8));
+        let paths = Snapshot::new(&[fast, slow]);
+        let packet = Packet {
+            now_ns: 1_000_000_000,
+            bytes: 1_500,
+            flow_hash: 7,
+        };
+        let choose = |patience_ns, ahead_ns| {
+            let mut flow = EarliestFlow::default();
+            flow.note(Earliest {
+                path: PathId::all().nth(1).expect("there are 16"),
+                arrives_ns: packet.now_ns + ahead_ns,
+                first_ns: packet.now_ns,
+            });
+            let balancer = EarliestArrival {
+                patience_ns,
+                seed: 0,
+            };
+            let found = balancer.find(&flow, &paths, &packet);
+            let chosen = balancer.choose(&mut (), &mut flow, &paths, &packet);
+            assert_eq!(chosen, found.path);
+            let is_held = found.is_held() == 1;
+            (chosen.index(), is_held, flow.arrives_ns - packet.now_ns)
+        };
+        // By the slow path it arrives after 71.5 ms, and by the fast one after 10.4 ms: 61.1 ms earlier.
+        for patience_ns in [u64::MAX, 61_200_000] {
+            let (path, is_held, _) = choose(patience_ns, 70_000_000);
+            assert_eq!((path, is_held), (1, true));
+        }
+        let (path, is_held, arrives_ns) = choose(61_000_000, 70_000_000);
+        assert_eq!((path, is_held), (0, false));
+        // From there on it is in order again.
+        assert!(
+            (10_300_000..10_500_000).contains(&arrives_ns),
+            "{arrives_ns}"
+        );
+        // Where the first one is in order, nothing is to be paid.
+        let (path, is_held, _) = choose(0, 10_000_000);
+        assert_eq!((path, is_held), (0, false));
+    }
 
     proptest! {
         /// Whatever the paths are and become.

@@ -15,6 +15,7 @@
 //! | [`Presto`] | each cell of 64 KB, in turn | nothing |
 //! | [`LetFlow`] | at each gap, at random | weight |
 //! | [`Tr`] | each packet, where that keeps the flow in order | delay, backlogs, short flows |
+//! | [`TrPaper`] | the same, to the letter of the paper | delay, backlogs, short flows |
 //! | [`EarliestArrival`] | each packet, where that keeps the flow in order | delay, backlogs |
 //! | [`Placement`] | never; placed once, when it turns long | weight, backlog, flows there |
 //!
@@ -75,7 +76,7 @@ pub use remote_backlog::{Ageing, RemoteBacklog, RemoteBacklogs};
 pub use set::{LastPath, MAX_PATHS, PathId, PathSet};
 pub use short_flows::{Presence, ShortFlows};
 pub use spray::{Drb, DrbFlow, Rps, RpsFlow};
-pub use tr::{Tr, TrFlow};
+pub use tr::{Tr, TrFlow, TrPaper};
 pub use virtual_queue::{ServiceTime, VirtualQueue};
 
 /// The part of a packet that a balancer looks at.

@@ -12,16 +12,18 @@
 //! is set, at one comparison a packet, whatever the number of flows, and flows
 //! that are forgotten or end without a word cost nothing.
 
-use super::{MAX_PATHS, PathId, PathSet};
+use super::{MAX_PATHS, PathId};
 
 const TICKS: usize = 16;
 
-/// The short flows on each path of one set of paths: 1.2 kB.
+/// The short flows on each path of one set of paths: 1.2 kB. All zeros are none yet, of a host that
+/// [sets the time-out](Self::set_timeout).
 ///
 /// CPUs that share it may overwrite each other's updates. What they miscount by
-/// that is gone as soon as no packet has come for one time-out.
+/// that is gone after two time-outs: counts pass out of sight, and each tick the sum of
+/// one path is made anew.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShortFlows {
     /// When the present tick ends.
     ends_ns: u64,
@@ -34,15 +36,60 @@ pub struct ShortFlows {
     reserved: u32,
 }
 
-/// On which paths a flow counts as short: what it has to remember, 68 bytes.
+/// On which paths a flow counts as short: what it has to remember, 24 bytes. All zeros are none.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Presence {
-    /// The tick of its last packet on each path.
-    ticks: [u32; MAX_PATHS],
-    /// The paths where it was counted; it may have been dropped since.
-    counted: PathSet,
-    reserved: u16,
+    /// A byte for each path, the first one's in the lowest: the number of ticks, the present one among them, until
+    /// it is dropped from the path's count; 0 where it is not counted.
+    left: [u64; MAX_PATHS / 8],
+    /// The present tick, as of then.
+    tick: u32,
+    reserved: u32,
+}
+
+/// The highest bit of each byte.
+const HIGHEST: u64 = 0x8080_8080_8080_8080;
+/// The lowest bit of each byte.
+const LOWEST: u64 = 0x0101_0101_0101_0101;
+
+impl Presence {
+    /// Tells if it was counted nowhere, as of when it was looked at last.
+    #[inline(always)]
+    const fn is_nowhere(&self) -> bool {
+        self.left[0] | self.left[1] == 0
+    }
+
+    #[inline(always)]
+    const fn left(&self, path: PathId) -> u8 {
+        (self.left[path.index() / 8] >> (path.index() % 8 * 8)) as u8
+    }
+
+    /// Counts it on a path until all ticks have passed.
+    #[inline(always)]
+    const fn insert(&mut self, path: PathId) {
+        let shift = path.index() % 8 * 8;
+        let left = &mut self.left[path.index() / 8];
+        *left = *left & !(0xff << shift) | (TICKS as u64) << shift;
+    }
+
+    /// Lets time pass, in ticks: eight paths at once, for a kernel program's stack is small.
+    #[inline(always)]
+    const fn age(&mut self, ticks: u32) {
+        let ticks = if ticks < TICKS as u32 {
+            ticks as u64
+        } else {
+            TICKS as u64
+        };
+        let mut word = 0;
+        while word < self.left.len() {
+            // No byte borrows from the next one: all are far below its highest bit.
+            let less = (self.left[word] | HIGHEST).wrapping_sub(ticks * LOWEST);
+            let is_left = (less & HIGHEST) >> 7;
+            self.left[word] = less & !HIGHEST & is_left.wrapping_mul(0xff);
+            word += 1;
+        }
+    }
 }
 
 impl ShortFlows {
@@ -50,15 +97,20 @@ impl ShortFlows {
     /// which is the round-trip time in the paper: of the slowest path, lest
     /// flows there seem to pause between two windows (A-T7).
     pub const fn new(timeout_ns: u64) -> Self {
-        let tick_ns = timeout_ns / TICKS as u64;
         Self {
             ends_ns: 0,
-            tick_ns: if tick_ns == 0 { 1 } else { tick_ns },
+            tick_ns: tick_ns(timeout_ns),
             flows: [0; MAX_PATHS],
             recent: [[0; MAX_PATHS]; TICKS],
             tick: 0,
             reserved: 0,
         }
+    }
+
+    /// Takes flows off a path after another silence than before, from the next tick on.
+    #[inline(always)]
+    pub const fn set_timeout(&mut self, timeout_ns: u64) {
+        self.tick_ns = tick_ns(timeout_ns);
     }
 
     /// How many use `path`, as of the last [`advance`](Self::advance).
@@ -81,21 +133,45 @@ impl ShortFlows {
         }
     }
 
+    /// The ticks that counts are kept for.
+    pub const TICKS: usize = TICKS;
+
+    /// Lets the present tick end, if it has by `now_ns`. Returns true if so. A step of [`advance`](Self::advance),
+    /// which takes it until it is false, and at the most so often as there are [ticks](Self::TICKS).
+    #[inline(always)]
+    pub fn advance_by_a_tick(&mut self, now_ns: u64) -> bool {
+        let is_over = now_ns >= self.ends_ns;
+        if is_over {
+            self.end_tick();
+        }
+        is_over
+    }
+
+    /// Begins anew where [`advance`](Self::advance) has taken all its steps, and time has not caught up: the last one.
+    #[inline(always)]
+    pub fn begin_anew(&mut self, now_ns: u64) {
+        if now_ns >= self.ends_ns {
+            // All counts were dropped: nothing is left to be off by.
+            self.flows = [0; MAX_PATHS];
+            self.ends_ns = now_ns.saturating_add(self.tick_ns);
+        }
+    }
+
     /// Notes a packet of a short flow on `path`, at the time of the last
     /// [`advance`](Self::advance).
     #[inline(always)]
     pub fn renew(&mut self, presence: &mut Presence, path: PathId) {
-        let tick = self.tick;
-        if self.is_counted(presence, path) {
-            if presence.ticks[path.index()] == tick {
-                return;
-            }
+        self.catch_up(presence);
+        let left = presence.left(path);
+        if left == TICKS as u8 {
+            return;
+        }
+        if left > 0 {
             self.take_off(presence, path);
         }
-        presence.counted.insert(path);
-        presence.ticks[path.index()] = tick;
+        presence.insert(path);
         self.flows[path.index()] = self.flows[path.index()].wrapping_add(1);
-        let count = &mut self.recent[slot(tick)][path.index()];
+        let count = &mut self.recent[slot(self.tick)][path.index()];
         *count = count.wrapping_add(1);
     }
 
@@ -103,15 +179,16 @@ impl ShortFlows {
     #[inline(always)]
     pub fn leave(&mut self, presence: &mut Presence) {
         // As for each packet of a long flow but the first.
-        if presence.counted.is_empty() {
+        if presence.is_nowhere() {
             return;
         }
-        for path in presence.counted.iter() {
-            if self.is_counted(presence, path) {
+        self.catch_up(presence);
+        for path in PathId::all() {
+            if presence.left(path) > 0 {
                 self.take_off(presence, path);
             }
         }
-        presence.counted = PathSet::EMPTY;
+        *presence = Presence::default();
     }
 
     #[inline(always)]
@@ -120,34 +197,52 @@ impl ShortFlows {
             if now_ns < self.ends_ns {
                 return;
             }
-            self.tick = self.tick.wrapping_add(1);
-            self.ends_ns = self.ends_ns.saturating_add(self.tick_ns);
-            let dropped = &mut self.recent[slot(self.tick)];
-            for (flows, dropped) in self.flows.iter_mut().zip(dropped) {
-                *flows = flows.saturating_sub(*dropped as u64);
-                *dropped = 0;
-            }
+            self.end_tick();
         }
-        if now_ns >= self.ends_ns {
-            // All counts were dropped: nothing is left to be off by.
-            self.flows = [0; MAX_PATHS];
-            self.ends_ns = now_ns.saturating_add(self.tick_ns);
-        }
+        self.begin_anew(now_ns);
     }
 
     #[inline(always)]
-    fn is_counted(&self, presence: &Presence, path: PathId) -> bool {
-        let age = self.tick.wrapping_sub(presence.ticks[path.index()]);
-        presence.counted.contains(path) && age < TICKS as u32
+    fn end_tick(&mut self) {
+        self.tick = self.tick.wrapping_add(1);
+        self.ends_ns = self.ends_ns.saturating_add(self.tick_ns);
+        let dropped = &mut self.recent[slot(self.tick)];
+        for (flows, dropped) in self.flows.iter_mut().zip(dropped) {
+            *flows = flows.saturating_sub(*dropped as u64);
+            *dropped = 0;
+        }
+        // What it is already, unless CPUs have overwritten each other's updates.
+        let path = slot(self.tick);
+        let counts = self.recent.iter().map(|counts| counts[path] as u64);
+        self.flows[path] = counts.fold(0, u64::wrapping_add);
     }
 
+    /// Brings what a flow remembers to the present tick.
+    #[inline(always)]
+    fn catch_up(&self, presence: &mut Presence) {
+        let passed = self.tick.wrapping_sub(presence.tick);
+        if passed > 0 {
+            presence.age(passed);
+            presence.tick = self.tick;
+        }
+    }
+
+    /// Takes a flow that has caught up off a path where it is counted.
     #[inline(always)]
     fn take_off(&mut self, presence: &Presence, path: PathId) {
-        let count = &mut self.recent[slot(presence.ticks[path.index()])][path.index()];
+        let since = TICKS as u32 - presence.left(path) as u32;
+        let counted = presence.tick.wrapping_sub(since);
+        let count = &mut self.recent[slot(counted)][path.index()];
         *count = count.saturating_sub(1);
         let flows = &mut self.flows[path.index()];
         *flows = flows.saturating_sub(1);
     }
+}
+
+#[inline(always)]
+const fn tick_ns(timeout_ns: u64) -> u64 {
+    let tick_ns = timeout_ns / TICKS as u64;
+    if tick_ns == 0 { 1 } else { tick_ns }
 }
 
 #[inline(always)]
@@ -213,6 +308,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_processors_miscounted_is_gone_after_two_time_outs_of_a_busy_path() {
+        let (mut short_flows, mut presence) = (ShortFlows::default(), Presence::default());
+        short_flows.set_timeout(TIMEOUT_NS);
+        let path = PathId::new(5).expect("below 16");
+        for now_ns in (0..2 * TIMEOUT_NS).step_by(7_000) {
+            short_flows.advance(now_ns);
+            short_flows.renew(&mut presence, path);
+            if now_ns == 7_000 {
+                // Another processor has added to one number and not to the other.
+                short_flows.flows[path.index()] += 3;
+                short_flows.recent[slot(short_flows.tick)][path.index()] += 1;
+            }
+        }
+        short_flows.advance(2 * TIMEOUT_NS);
+        assert_eq!(short_flows.on(path), 1);
     }
 
     #[test]

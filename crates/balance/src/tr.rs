@@ -96,7 +96,7 @@ impl Tr {
     }
 }
 
-/// The state of a flow under [`Tr`], with its last predicted arrival: 88 bytes.
+/// The state of a flow under [`Tr`], with its last predicted arrival: 48 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrFlow {
@@ -106,7 +106,7 @@ pub struct TrFlow {
     tnl_ns: u64,
     presence: Presence,
     last: LastPath,
-    reserved: [u8; 3],
+    reserved: [u8; 7],
 }
 
 impl TrFlow {
@@ -251,6 +251,10 @@ fn least(numbers: &[u64; MAX_PATHS]) -> u64 {
     let [a, b, c, d] = least;
     min(min(a, b), min(c, d))
 }
+
+mod paper;
+
+pub use paper::TrPaper;
 
 #[cfg(test)]
 mod tests;

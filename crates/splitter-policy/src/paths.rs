@@ -7,12 +7,18 @@
 
 use flow_balance::arithmetic::opaque;
 use flow_balance::{
-    Earliest, EarliestArrival, EarliestFlow, MAX_PATHS, Packet, PathId, PathSet, PathView, Paths,
+    Earliest, EarliestArrival, EarliestFlow, MAX_PATHS, Packet, PathSet, PathView, Paths,
     ServiceTime,
 };
 
+pub use flow_balance::PathId;
+
 use crate::cpu_queues::SharedWord;
 use crate::flow::Class;
+
+mod comparison;
+
+pub use comparison::{Comparison, QueueLook};
 
 /// How packets choose among the tunnels of a site: the number of a balancer, as a host has it.
 #[repr(transparent)]
@@ -38,7 +44,7 @@ impl BalancerNumber {
     pub const PLACEMENT: Self = Self(8);
 }
 
-/// A tunnel as the agent describes it; 32 bytes.
+/// A tunnel as the agent describes it; 40 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunnelPath {
@@ -48,13 +54,16 @@ pub struct TunnelPath {
     pub service: ServiceTime,
     /// How much the queue in front of it holds, of each class; what is beyond is dropped there.
     pub queue_ns: u64,
+    /// How far ahead of its rate the queue lets packets go after a pause, as a shaper does that saves up
+    /// for a burst.
+    pub burst_ns: u64,
     /// Its share of what is spread by weight.
     pub weight: u32,
     /// The kernel's mark in the bits that tell tunnels apart.
     pub mark: u32,
 }
 
-/// The tunnels of a site, and what goes for all of them; 552 bytes.
+/// The tunnels of a site, and what goes for all of them; 688 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SitePaths {
@@ -62,22 +71,34 @@ pub struct SitePaths {
     pub known: u64,
     /// A bit for each tunnel that forwards packets, as far as is known.
     pub usable: u64,
-    /// A longer silence ends a flowlet.
+    /// A longer silence ends a flowlet, and takes a short flow off a path where short flows are counted.
     pub gap_ns: u64,
+    /// By how much later a packet may arrive for the sake of [order](EarliestArrival::patience_ns).
+    pub patience_ns: u64,
     /// The bits of the kernel's mark that tell tunnels apart.
     pub mark_mask: u32,
     /// 1 where short flows go first in each tunnel, else 0.
     pub has_priority: u32,
+    /// By how many bytes a packet is shorter in the tunnels than as it comes from the site: the Ethernet header,
+    /// where their devices have none.
+    pub spared_bytes: u32,
+    /// Always 0.
+    pub reserved: u32,
     /// The tunnels, in the order of the configuration.
     pub tunnels: [TunnelPath; MAX_PATHS],
 }
 
-/// The virtual queues in front of the tunnels: when the last byte of each will have left; 256 bytes.
+/// The virtual queues in front of the tunnels: when the last byte of each would have left by the rate alone,
+/// of which a burst is [ahead](TunnelPath::burst_ns); 512 bytes.
 #[repr(C)]
 #[derive(Clone, Debug, Default)]
 pub struct TunnelQueues<W> {
     /// Of what goes [`FIRST`], and of [`ALL`].
     of: [[W; MAX_PATHS]; 2],
+    /// How often each was compared with the queue itself.
+    looks: [W; MAX_PATHS],
+    /// By how much it was wrong then, in ns, added up without signs.
+    wrong_ns: [W; MAX_PATHS],
 }
 
 /// What goes first.
@@ -85,7 +106,7 @@ const FIRST: usize = 0;
 /// Everything.
 const ALL: usize = 1;
 
-/// Counts of one CPU: what was sent by each tunnel; 512 bytes.
+/// Counts of one CPU: what was sent by each tunnel; 768 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathCounters {
@@ -95,8 +116,12 @@ pub struct PathCounters {
     pub long_packets: [u64; MAX_PATHS],
     /// Packets that are not split by tunnel.
     pub other_packets: [u64; MAX_PATHS],
-    /// Bytes of all of them by tunnel, with Ethernet headers.
+    /// Bytes of all of them by tunnel, as the tunnel's device counts them.
     pub bytes: [u64; MAX_PATHS],
+    /// Packets by tunnel of which the one before in their flow had taken another.
+    pub changes: [u64; MAX_PATHS],
+    /// Packets by tunnel that arrive later than by another one, [for the sake of order](Earliest::is_held).
+    pub refusals: [u64; MAX_PATHS],
 }
 
 impl PathCounters {
@@ -112,6 +137,13 @@ impl PathCounters {
         self.bytes[path.index()] += bytes as u64;
     }
 
+    /// Counts as well if it changes tunnels, and if it is held for the sake of order: 1 if so, else 0.
+    #[inline(always)]
+    pub const fn count_order(&mut self, path: PathId, is_change: u64, is_held: u64) {
+        self.changes[path.index()] += is_change;
+        self.refusals[path.index()] += is_held;
+    }
+
     /// Adds the counts of another CPU.
     pub fn add(&mut self, other: &Self) {
         for (sums, counts) in [
@@ -119,6 +151,8 @@ impl PathCounters {
             (&mut self.long_packets, &other.long_packets),
             (&mut self.other_packets, &other.other_packets),
             (&mut self.bytes, &other.bytes),
+            (&mut self.changes, &other.changes),
+            (&mut self.refusals, &other.refusals),
         ] {
             for (sum, count) in sums.iter_mut().zip(counts) {
                 *sum += *count;
@@ -141,11 +175,15 @@ pub struct LivePaths<'a, W> {
 const HEADERS_V4: u32 = 14 + 20 + 32;
 const HEADERS_V6: u32 = 14 + 40 + 32;
 
-/// The bytes that a packet of so many segments, merged into `bytes`, takes on the wire.
+/// The bytes that a packet of so many segments, merged into `bytes`, takes on the wire; `spared` are those of
+/// each segment that it has not [there](SitePaths::spared_bytes).
 #[inline(always)]
-pub const fn wire_bytes(bytes: u32, segments: u32, is_v6: bool) -> u32 {
+pub const fn wire_bytes(bytes: u32, segments: u32, is_v6: bool, spared: u32) -> u32 {
     let headers = if is_v6 { HEADERS_V6 } else { HEADERS_V4 };
-    bytes.wrapping_add(segments.saturating_sub(1).wrapping_mul(headers))
+    let more = segments.saturating_sub(1);
+    bytes
+        .wrapping_sub(spared)
+        .wrapping_add(more.wrapping_mul(headers.wrapping_sub(spared)))
 }
 
 impl SitePaths {
@@ -153,6 +191,31 @@ impl SitePaths {
     #[inline(always)]
     pub const fn marked(&self, mark: u32, path: PathId) -> u32 {
         mark & !self.mark_mask | self.tunnels[path.index()].mark
+    }
+}
+
+impl<W: SharedWord> TunnelQueues<W> {
+    /// Returns when the last byte in front of a tunnel would have left, of all classes, by the rate alone.
+    pub fn free_at_ns(&self, path: PathId) -> u64 {
+        self.of[ALL][path.index()].get()
+    }
+
+    /// Mends what the queue in front of a tunnel holds by [so much](Comparison::look), and counts that.
+    /// Packets that come at the same time are not lost to it.
+    pub fn correct(&self, path: PathId, correction_ns: i64) {
+        let index = path.index();
+        self.looks[index].add(1);
+        if correction_ns != 0 {
+            self.of[ALL][index].add(correction_ns.cast_unsigned());
+            self.wrong_ns[index].add(correction_ns.unsigned_abs());
+        }
+    }
+
+    /// Returns how often the queue was compared with the one in front of the tunnel, and by how many ns it was wrong
+    /// then in sum.
+    pub fn compared(&self, path: PathId) -> (u64, u64) {
+        let index = path.index();
+        (self.looks[index].get(), self.wrong_ns[index].get())
     }
 }
 
@@ -251,7 +314,7 @@ impl<'a, W: SharedWord> LivePaths<'a, W> {
         true
     }
 
-    /// When the last byte in front of each tunnel will have left that a packet waits for.
+    /// When the last byte in front of each tunnel would have left that a packet waits for, by the rate alone.
     #[inline(always)]
     fn free_at_ns(&self, path: PathId) -> u64 {
         self.queues.of[self.waits_for][path.index()].get()
@@ -285,7 +348,8 @@ impl<W: SharedWord> Paths for LivePaths<'_, W> {
         let free_at_ns = self.free_at_ns(path);
         PathView {
             propagation_ns: tunnel.propagation_ns,
-            local_backlog_ns: free_at_ns.saturating_sub(self.now_ns),
+            local_backlog_ns: free_at_ns
+                .saturating_sub(self.now_ns.saturating_add(tunnel.burst_ns)),
             service: tunnel.service,
             weight: tunnel.weight,
             ..PathView::default()
@@ -302,7 +366,8 @@ impl<W: SharedWord> Paths for LivePaths<'_, W> {
     fn arrival_ns(&self, path: PathId, packet: &Packet) -> u64 {
         let tunnel = &self.site.tunnels[path.index()];
         self.free_at_ns(path)
-            .max(packet.now_ns)
+            .max(packet.now_ns.wrapping_add(tunnel.burst_ns))
+            .wrapping_sub(tunnel.burst_ns)
             .wrapping_add(tunnel.propagation_ns)
             .wrapping_add(tunnel.service.of(packet.bytes as u64))
     }

@@ -31,6 +31,8 @@ pub(crate) struct Cell {
     pub(crate) loss_percent: f64,
     /// How far a packet's delay may lie from that of its tunnel.
     pub(crate) jitter_ms: u32,
+    /// The tunnel that carries nothing any more from the middle of the transfer on, by its number.
+    pub(crate) cut: Option<u8>,
 }
 
 const fn tunnel(rate_mbit: u32, delay_ms: u64) -> Tunnel {
@@ -77,18 +79,19 @@ impl Cell {
     }
 }
 
-/// Named like `30+8-f1-up-loss0.5-jitter1`.
+/// Named like `30+8-f1-up-loss0.5-jitter1`, and `30+8-f1-up-cut0` where a tunnel is cut.
 impl fmt::Display for Cell {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "{}-f{}-{}-loss{}-jitter{}",
-            self.case.name,
-            self.flows,
-            self.direction.name(),
-            self.loss_percent,
-            self.jitter_ms
-        )
+        let (case, direction) = (self.case.name, self.direction.name());
+        write!(formatter, "{case}-f{}-{direction}", self.flows)?;
+        match self.cut {
+            Some(tunnel) => write!(formatter, "-cut{tunnel}"),
+            None => write!(
+                formatter,
+                "-loss{}-jitter{}",
+                self.loss_percent, self.jitter_ms
+            ),
+        }
     }
 }
 
@@ -106,10 +109,23 @@ pub(crate) fn all() -> Vec<Cell> {
                             direction,
                             loss_percent,
                             jitter_ms,
+                            cut: None,
                         });
                     }
                 }
             }
+        }
+    }
+    for case in &CASES[..2] {
+        for cut in [Some(0), Some(1)] {
+            cells.push(Cell {
+                case: *case,
+                flows: 1,
+                direction: Direction::Up,
+                loss_percent: 0.0,
+                jitter_ms: 0,
+                cut,
+            });
         }
     }
     cells
@@ -135,7 +151,7 @@ mod tests {
     #[test]
     fn every_cell_has_a_name_of_its_own_by_which_it_is_found() {
         let cells = all();
-        assert_eq!(cells.len(), 3 * 3 * 2 * 2 * 3);
+        assert_eq!(cells.len(), 3 * 3 * 2 * 2 * 3 + 4);
         for cell in cells {
             assert_eq!(chosen(Some(&cell.to_string()), false), [cell]);
         }
@@ -145,6 +161,7 @@ mod tests {
     fn quick_run_has_the_cells_that_it_names() {
         let names: Vec<_> = chosen(None, true).iter().map(Cell::to_string).collect();
         assert_eq!(names, [QUICK[0], QUICK[2], QUICK[1]]);
+        assert_eq!(chosen(Some("20+20-f1-up-cut1"), true)[0].cut, Some(1));
         // Who names a cell gets that one, quick or not.
         assert_eq!(
             chosen(Some("50+50+20-f40-down-loss0.5-jitter5"), true).len(),

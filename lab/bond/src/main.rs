@@ -38,7 +38,7 @@ struct Arguments {
     #[arg(long)]
     quick: bool,
     /// Measure only cells whose name contains this: tunnels, flows, direction, loss in percent and jitter in ms,
-    /// as in 30+8-f1-up-loss0.5-jitter1.
+    /// as in 30+8-f1-up-loss0.5-jitter1, or a tunnel that is cut, as in 30+8-f1-up-cut0.
     #[arg(long, value_name = "NAME")]
     cell: Option<String>,
     /// Take over the cells that lie in the directory of a run before, and measure the rest.

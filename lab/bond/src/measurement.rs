@@ -131,9 +131,16 @@ pub(crate) fn run(
     pause(HANDSHAKE + timing.settling, cancel)?;
     let before = counters()?;
     capture.count(true);
-    pause(timing.counting, cancel)?;
+    pause(timing.counting / 2, cancel)?;
+    if let Some(tunnel) = cell.cut {
+        rig.cut(tunnel.into())?;
+    }
+    pause(timing.counting / 2, cancel)?;
     capture.count(false);
     let after = counters()?;
+    if cell.cut.is_some() {
+        rig.mend()?;
+    }
     let short_mean_ms = short_flows(&rig, seed, timing.beside, cancel)?;
     let noted = bulk.end(timing.settling..timing.settling + timing.counting, cancel)?;
     let arrivals = capture.end()?.context("cannot look at what arrives")?;

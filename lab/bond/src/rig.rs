@@ -29,6 +29,8 @@ pub(crate) const QUEUE_MS: u32 = 60;
 const HOST_DEVICE: &str = "eth0";
 /// What a shaper lets out at once, two packets: as little as it can do.
 const BURST_BYTES: u32 = 3_100;
+/// What drops the packets of a tunnel that is cut.
+const CUT: &str = "cut";
 /// Names of the tunnels' devices.
 const TUNNELS: [&str; 3] = ["tun0", "tun1", "tun2"];
 
@@ -114,6 +116,27 @@ impl Rig {
             rig.bulk[0].namespace.run(&line)?;
         }
         Ok(rig)
+    }
+}
+
+impl Rig {
+    /// Has a tunnel carry nothing, without a word to either border.
+    pub(crate) fn cut(&self, tunnel: usize) -> Result<(), NamespaceError> {
+        let device = device(tunnel);
+        let chain = format!("type filter hook ingress device \"{device}\" priority 0;");
+        let table = format!("table netdev {CUT} {{\nchain cut {{\n{chain}\ndrop\n}}\n}}\n");
+        for border in &self.borders {
+            border.run_with_input("nft -f -", &table)?;
+        }
+        Ok(())
+    }
+
+    /// Has it carry again what comes.
+    pub(crate) fn mend(&self) -> Result<(), NamespaceError> {
+        for border in &self.borders {
+            border.run(&format!("nft delete table netdev {CUT}"))?;
+        }
+        Ok(())
     }
 }
 

@@ -33,6 +33,10 @@ pub(crate) struct Row {
     pub(crate) packets: u64,
     /// The part of them that a later one had overtaken, from 0 to 1.
     pub(crate) out_of_order: f64,
+    /// The number of the tunnel that is cut in mid-transfer, from 0 on.
+    pub(crate) cut: Option<u8>,
+    /// The longest time without a packet with data while it counted.
+    pub(crate) longest_stall_ms: f64,
     /// Segments sent again although they had arrived.
     pub(crate) spurious_retransmits: u64,
     /// Segments sent again.
@@ -69,6 +73,8 @@ impl Row {
             rtt_p99_ms: noted.rtt_p99_ms,
             packets: arrivals.packets,
             out_of_order: arrivals.late_part(),
+            cut: cell.cut,
+            longest_stall_ms: arrivals.longest_stall.as_secs_f64() * 1e3,
             spurious_retransmits: tcp.spurious_retransmits,
             retransmits: tcp.retransmits,
             paws: tcp.paws,
@@ -86,6 +92,7 @@ impl Row {
             && self.direction == cell.direction
             && self.loss == cell.loss()
             && self.jitter_ms == cell.jitter_ms
+            && self.cut == cell.cut
     }
 }
 
@@ -104,6 +111,7 @@ pub(crate) fn table(cells: &[Cell], rows: &[Row], skips: &[Skip]) -> Table {
         "needlessly %",
         "PAWS",
         "timeouts",
+        "stall ms",
         "short ms",
     ]);
     for cell in cells {
@@ -124,7 +132,7 @@ fn is_of(skip: &Skip, cell: &Cell, scheme: &str) -> bool {
     skip.case == cell.case.name && skip.scheme == scheme
 }
 
-fn unavailable(cell: &Cell, scheme: &str) -> [String; 12] {
+fn unavailable(cell: &Cell, scheme: &str) -> [String; 13] {
     let mut line = std::array::from_fn(|_| "-".to_owned());
     line[0] = cell.to_string();
     line[1] = scheme.to_owned();
@@ -137,7 +145,7 @@ fn line<'a>(
     scheme: &str,
     rows: &[&Row],
     best: impl Iterator<Item = &'a Row>,
-) -> [String; 12] {
+) -> [String; 13] {
     let text = |digits, figure: &dyn Fn(&Row) -> f64| {
         Median::of(rows.iter().map(|it| figure(it)))
             .map_or_else(String::new, |it| it.to_text(digits))
@@ -163,12 +171,15 @@ fn line<'a>(
         text(3, &|it| percent(it.spurious_retransmits, it)),
         text(0, &|it| it.paws as f64),
         text(0, &|it| it.timeouts as f64),
+        text(0, &|it| it.longest_stall_ms),
         short.map_or_else(|| "-".to_owned(), |it| it.to_text(1)),
     ]
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::time::Duration;
+
     use flow_testbed::order::Arrivals;
 
     use super::*;
@@ -186,6 +197,7 @@ pub(crate) mod tests {
             arrivals: Arrivals {
                 packets: 2000,
                 out_of_order: 1,
+                longest_stall: Duration::from_millis(250),
             },
             tcp: TcpEvents {
                 retransmits: 20,
@@ -202,6 +214,7 @@ pub(crate) mod tests {
         let row = row("30+8-f4-down-loss0.5-jitter1", Scheme::EcmpFlow, 3, 19.0);
         assert_eq!((row.share_of_sum, row.loss), (0.5, 0.005));
         assert_eq!((row.out_of_order, row.spurious_retransmits), (0.0005, 2));
+        assert_eq!((row.longest_stall_ms, row.cut), (250.0, None));
         let json = serde_json::to_value(&row).expect("plain data");
         assert_eq!(
             (&json["direction"], &json["seed"]),

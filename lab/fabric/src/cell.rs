@@ -33,6 +33,15 @@ pub(crate) enum SizeClass {
     Long,
 }
 
+/// What goes wrong in the middle third of the time in which flows count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The last spine dies, and comes back.
+    SpineDies,
+    /// The first leaf has no link to any spine, its daemon ends and another one starts.
+    LeafRestarts,
+}
+
 /// One point of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Cell {
@@ -42,6 +51,7 @@ pub(crate) struct Cell {
     pub(crate) sizes: Sizes,
     /// The part of what a leaf's uplinks carry together that its hosts offer, from 0 to 1.
     pub(crate) load: f64,
+    pub(crate) fault: Option<Fault>,
 }
 
 const ASYMMETRIES: [f64; 4] = [2.5, 1.0, 1.5, 3.5];
@@ -75,6 +85,16 @@ impl Sizes {
         match self {
             Self::WebSearch => 10,
             Self::DataMining => 100,
+        }
+    }
+}
+
+impl Fault {
+    /// The name in results.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::SpineDies => "spine_dies",
+            Self::LeafRestarts => "leaf_restarts",
         }
     }
 }
@@ -119,14 +139,18 @@ impl Cell {
         self.rates_mbit().iter().sum()
     }
 
-    /// The name without the load: `2x2-asym2.5-web_search`.
+    /// The name without the load: `2x2-asym2.5-web_search`, and `2x2-sym-web_search-spine_dies` with a fault.
     pub(crate) fn case(&self) -> String {
         let Shape { leaves, spines, .. } = self.shape;
-        let sizes = self.sizes.name();
-        if self.asymmetry == 1.0 {
-            return format!("{leaves}x{spines}-sym-{sizes}");
+        let asymmetry = match self.asymmetry {
+            1.0 => "sym".to_owned(),
+            times => format!("asym{times}"),
+        };
+        let case = format!("{leaves}x{spines}-{asymmetry}-{}", self.sizes.name());
+        match self.fault {
+            Some(fault) => format!("{case}-{}", fault.name()),
+            None => case,
         }
-        format!("{leaves}x{spines}-asym{}-{sizes}", self.asymmetry)
     }
 }
 
@@ -148,9 +172,20 @@ pub(crate) fn all(shape: Shape) -> Vec<Cell> {
                     asymmetry,
                     sizes,
                     load,
+                    fault: None,
                 });
             }
         }
+    }
+    for fault in [Fault::SpineDies, Fault::LeafRestarts] {
+        cells.push(Cell {
+            shape,
+            asymmetry: 1.0,
+            sizes: Sizes::WebSearch,
+            // Half as much as one of two spines carries by itself.
+            load: 0.3,
+            fault: Some(fault),
+        });
     }
     cells
 }
@@ -182,7 +217,7 @@ pub(crate) mod tests {
     #[test]
     fn every_cell_has_a_name_of_its_own_by_which_it_is_found() {
         let cells = all(SHAPE);
-        assert_eq!(cells.len(), 4 * 3 * 2);
+        assert_eq!(cells.len(), 4 * 3 * 2 + 2);
         for cell in cells {
             assert_eq!(chosen(SHAPE, Some(&cell.to_string()), false), [cell]);
         }

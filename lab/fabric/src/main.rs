@@ -41,7 +41,7 @@ struct Arguments {
     #[arg(long)]
     quick: bool,
     /// Measure only cells whose name contains this: leaves and spines, asymmetry, sizes and load, as in
-    /// 2x2-asym2.5-web_search-load0.6.
+    /// 2x2-asym2.5-web_search-load0.6, or a fault: spine_dies or leaf_restarts.
     #[arg(long, value_name = "NAME")]
     cell: Option<String>,
     /// Take over the cells that lie in the directory of a run before, and measure the rest.

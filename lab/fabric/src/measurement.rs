@@ -13,7 +13,7 @@ use flow_testbed::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cell::{Cell, SizeClass},
+    cell::{Cell, Fault, SizeClass},
     program::{self, RunTime},
     rig::Rig,
     schedule::Schedule,
@@ -57,6 +57,10 @@ pub(crate) struct Outcome {
     pub(crate) ns_per_packet: Option<f64>,
     /// CPU time that the whole machine was busy, in s.
     pub(crate) cpu_s: f64,
+    /// What the daemons of all leaves and their maps in the kernel take at the end, in bytes; nothing without them.
+    pub(crate) memory_bytes: Option<u64>,
+    /// By how much the leaves' models of their queues were wrong when they were held against these.
+    pub(crate) prediction_error_us: Option<f64>,
 }
 
 /// The longest wait for flows under way at the end.
@@ -91,13 +95,14 @@ pub(crate) fn run(
     let rig = Rig::build(cell)?;
     // For all schemes, those without a program too. Where the kernel does not account, nothing is known.
     let _accounting = enable_stats(Stats::RunTime).ok();
-    let applied = scheme.apply(&rig, splitter, cancel)?;
+    let mut applied = scheme.apply(&rig, splitter, cancel)?;
     let captures = rig
         .hosts
         .iter()
         .map(|host| Capture::start(&host.namespace, PORT))
         .collect::<Result<Vec<_>, _>>()?;
     let mut before = None;
+    let mut trouble = Trouble::new(cell.fault, timing);
     let completions = run_transfers(
         &rig.hosts.iter().collect::<Vec<_>>(),
         &schedule.transfers,
@@ -109,10 +114,24 @@ pub(crate) fn run(
                 captures.iter().for_each(|it| it.count(true));
                 before = Some(Reading::take(&rig));
             }
+            trouble.make(at, |fault, begins| match (fault, begins) {
+                (Fault::SpineDies, begins) => Ok(rig.set_spine(!begins)?),
+                (Fault::LeafRestarts, true) => {
+                    rig.set_leaf(false)?;
+                    applied.stop_first()
+                }
+                (Fault::LeafRestarts, false) => {
+                    rig.set_leaf(true)?;
+                    applied.start_first(scheme, &rig, splitter, cancel)
+                }
+            });
         },
     )?;
+    trouble.outcome?;
     let before = before.context("the run ended before flows counted")??;
     let after = Reading::take(&rig)?;
+    let prediction_error_us = applied.model_error_us();
+    let memory_bytes = applied.memory_bytes(&rig);
     let mut arrivals = Arrivals::default();
     for capture in captures {
         arrivals = arrivals + capture.end()?.context("cannot look at what arrives")?;
@@ -127,7 +146,43 @@ pub(crate) fn run(
         path_share: after.path_share_since(&before),
         ns_per_packet: after.programs.ns_per_run_since(before.programs),
         cpu_s: after.busy.saturating_sub(before.busy).as_secs_f64(),
+        memory_bytes,
+        prediction_error_us,
     })
+}
+
+/// A fault that begins and ends while flows count.
+struct Trouble {
+    /// What is still to come: when, and whether it begins or ends.
+    ahead: Vec<(Duration, bool)>,
+    fault: Option<Fault>,
+    outcome: Result<()>,
+}
+
+impl Trouble {
+    fn new(fault: Option<Fault>, timing: Timing) -> Self {
+        let third = timing.counting / 3;
+        Self {
+            ahead: vec![
+                (timing.warm_up + 2 * third, false),
+                (timing.warm_up + third, true),
+            ],
+            fault,
+            outcome: Ok(()),
+        }
+    }
+
+    /// Has the fault begin or end if it is time. What failed first stays the outcome.
+    fn make(&mut self, now: Duration, mut act: impl FnMut(Fault, bool) -> Result<()>) {
+        let Some(fault) = self.fault else {
+            return;
+        };
+        if self.outcome.is_ok()
+            && let Some((_, begins)) = self.ahead.pop_if(|(at, _)| *at <= now)
+        {
+            self.outcome = act(fault, begins);
+        }
+    }
 }
 
 /// What is counted at a time.
@@ -207,6 +262,28 @@ mod tests {
         assert_eq!(after.retransmits_since(&before), 7);
         assert_eq!(after.path_share_since(&before), [0.75, 0.25]);
         assert_eq!(before.path_share_since(&before), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn fault_begins_and_ends_once_while_flows_count() {
+        let seconds = Duration::from_secs;
+        let timing = Timing {
+            warm_up: seconds(1),
+            counting: seconds(9),
+        };
+        let made = |fault| {
+            let (mut trouble, mut made) = (Trouble::new(fault, timing), Vec::new());
+            for now in 0..12 {
+                trouble.make(seconds(now), |fault, begins| {
+                    made.push((now, fault, begins));
+                    Ok(())
+                });
+            }
+            made
+        };
+        let fault = Fault::SpineDies;
+        assert_eq!(made(Some(fault)), [(4, fault, true), (7, fault, false)]);
+        assert_eq!(made(None), []);
     }
 
     #[test]

@@ -31,7 +31,7 @@ const NEVER_LONG_BYTES: u64 = 1 << 50;
 /// The pause after which the splitter's `letflow` chooses again.
 const FLOWLET_GAP_US: f64 = 50_000.0;
 
-/// Simulates a run; nothing for a scheme that the simulator does not have, or too many flows.
+/// Simulates a run; nothing for a scheme that the simulator does not have, with a fault, or for too many flows.
 pub(crate) fn of(
     cell: &Cell,
     scheme: Scheme,
@@ -39,7 +39,7 @@ pub(crate) fn of(
     outcome: &Outcome,
 ) -> Result<Option<Prediction>> {
     let schedule = &outcome.schedule;
-    let Some(balance) = balance(scheme) else {
+    let Some(balance) = balance(scheme).filter(|_| cell.fault.is_none()) else {
         return Ok(None);
     };
     if schedule.transfers.len() > MOST_FLOWS || schedule.transfers.is_empty() {
@@ -147,6 +147,8 @@ mod tests {
             path_share: Vec::new(),
             ns_per_packet: None,
             cpu_s: 0.0,
+            memory_bytes: None,
+            prediction_error_us: None,
             schedule,
         };
         of(&cell, scheme, 1, &outcome).expect("it can be simulated")

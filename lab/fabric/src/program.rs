@@ -1,12 +1,15 @@
-//! What the programs at a leaf's host links take a packet, as the kernel accounts for it.
+//! What the programs at a leaf's host links take of time and memory, as the kernel accounts for it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
-    os::fd::{AsFd as _, AsRawFd as _},
+    os::fd::{AsFd, AsRawFd as _},
 };
 
-use aya::programs::{SchedClassifier, tc::TcAttachType};
+use aya::{
+    maps::MapInfo,
+    programs::{ProgramInfo, SchedClassifier, tc::TcAttachType},
+};
 
 use crate::rig::Rig;
 
@@ -40,33 +43,55 @@ pub(crate) fn run_time(rig: &Rig) -> RunTime {
     sum
 }
 
+/// The bytes that the maps of these programs take, each counted once.
+pub(crate) fn map_bytes(rig: &Rig) -> u64 {
+    let mut maps = BTreeSet::new();
+    for leaf in &rig.leaves {
+        let read = || attached(&leaf.host_devices);
+        let programs = leaf.namespace.enter(read).unwrap_or_default();
+        let of_program = |it: ProgramInfo| it.map_ids().ok().flatten().unwrap_or_default();
+        maps.extend(programs.into_iter().flat_map(of_program));
+    }
+    let taken = maps.into_iter().filter_map(|it| {
+        let file = MapInfo::from_id(it).ok()?.fd().ok()?;
+        value(&shown(&file), "memlock")
+    });
+    taken.sum()
+}
+
+fn attached(devices: &[String]) -> Vec<ProgramInfo> {
+    let queried = devices.iter().filter_map(|device| {
+        let queried = SchedClassifier::query_tcx(device, TcAttachType::Ingress);
+        Some(queried.ok()?.1)
+    });
+    queried.flatten().collect()
+}
+
 /// The programs of some devices of this namespace by their number: one may be attached to several.
 fn of_devices(devices: &[String]) -> BTreeMap<u32, RunTime> {
-    let mut programs = BTreeMap::new();
-    for device in devices {
-        let queried = SchedClassifier::query_tcx(device, TcAttachType::Ingress);
-        for program in queried.map(|(_, programs)| programs).unwrap_or_default() {
-            if let Ok(file) = program.fd() {
-                let number = file.as_fd().as_raw_fd();
-                let text = fs::read_to_string(format!("/proc/thread-self/fdinfo/{number}"));
-                programs.insert(program.id(), parse(&text.unwrap_or_default()));
-            }
-        }
-    }
-    programs
+    let programs = attached(devices).into_iter();
+    let read = programs.filter_map(|it| Some((it.id(), parse(&shown(&it.fd().ok()?)))));
+    read.collect()
+}
+
+/// The kernel's words about a descriptor; nothing where it has none.
+fn shown(file: &impl AsFd) -> String {
+    let number = file.as_fd().as_raw_fd();
+    fs::read_to_string(format!("/proc/thread-self/fdinfo/{number}")).unwrap_or_default()
 }
 
 /// Reads what the kernel shows of a program's descriptor.
 fn parse(text: &str) -> RunTime {
-    let value = |name: &str| {
-        let mut lines = text.lines().filter_map(|line| line.split_once(':'));
-        let (_, value) = lines.find(|(own, _)| *own == name)?;
-        value.trim().parse().ok()
-    };
     RunTime {
-        ns: value("run_time_ns").unwrap_or(0),
-        runs: value("run_cnt").unwrap_or(0),
+        ns: value(text, "run_time_ns").unwrap_or(0),
+        runs: value(text, "run_cnt").unwrap_or(0),
     }
+}
+
+fn value(text: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = lines.find(|(own, _)| *own == name)?;
+    value.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -83,6 +108,7 @@ mod tests {
             runs: 10,
         };
         assert_eq!(read.ns_per_run_since(earlier), Some(300.0));
+        assert_eq!(value("pos:\t0\nmemlock:\t4096\n", "memlock"), Some(4_096));
         // Where nothing runs, or nothing is accounted for.
         assert_eq!(read.ns_per_run_since(read), None);
         assert_eq!(parse("run_cnt:\t5").ns_per_run_since(parse("")), None);

@@ -40,7 +40,7 @@ pub(crate) struct Rig {
     pub(crate) leaves: Vec<Leaf>,
     /// All hosts, those of a leaf after each other.
     pub(crate) hosts: Vec<Host>,
-    _spines: Vec<Namespace>,
+    spines: Vec<Namespace>,
 }
 
 /// A leaf switch: a router.
@@ -100,8 +100,28 @@ impl Rig {
         Ok(Self {
             leaves,
             hosts,
-            _spines: spines,
+            spines,
         })
+    }
+
+    /// Takes the carrier from all links of the last spine, or gives it back.
+    pub(crate) fn set_spine(&self, is_up: bool) -> Result<(), NamespaceError> {
+        let Some(spine) = self.spines.last() else {
+            return Ok(());
+        };
+        for (number, leaf) in (0..).zip(&self.leaves) {
+            if let Some(hop) = leaf.spines.last() {
+                set_link(spine, number, hop, is_up)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the carrier from all links of the first leaf to spines, or gives it back.
+    pub(crate) fn set_leaf(&self, is_up: bool) -> Result<(), NamespaceError> {
+        let hops = self.leaves.iter().take(1).flat_map(|it| &it.spines);
+        let mut links = self.spines.iter().zip(hops);
+        links.try_for_each(|(spine, hop)| set_link(spine, 0, hop, is_up))
     }
 
     /// Bytes that the links to each spine have carried from all leaves since they are there.
@@ -151,8 +171,29 @@ fn lay_uplink(
             "tc qdisc add dev {device} root tbf rate {rate}mbit burst {BURST_BYTES} limit {limit}"
         ))?;
     }
+    set_link(spine, number, hop, true)
+}
+
+/// Sets a spine's end of its link to a leaf up, with the route to the leaf's hosts, or down, which takes the
+/// route away.
+fn set_link(
+    spine: &Namespace,
+    number: u8,
+    hop: &NextHop,
+    is_up: bool,
+) -> Result<(), NamespaceError> {
+    let device = format!("leaf{number}");
+    if !is_up {
+        spine.run(&format!("ip link set {device} down"))?;
+        return Ok(());
+    }
+    let [first, second, third, _] = hop.gateway.octets();
+    let leaf = Ipv4Addr::new(first, second, third, 1);
     let hosts = Ipv4Addr::new(10, number + 1, 0, 0);
-    spine.run(&format!("ip route add {hosts}/16 via {own} dev {down}"))?;
+    spine.run(&format!("ip link set {device} up"))?;
+    spine.run(&format!(
+        "ip route replace {hosts}/16 via {leaf} dev {device}"
+    ))?;
     Ok(())
 }
 
@@ -242,6 +283,20 @@ mod tests {
         // All by the first spine, until a scheme is applied.
         let sent = rig.sent_bytes()?;
         assert!(sent[0] > 12 * 40 && sent[2] < sent[0], "{sent:?}");
+        // Without its last spine, and with it again.
+        for (is_up, state) in [(false, "state DOWN"), (true, "state UP")] {
+            rig.set_spine(is_up)?;
+            let link = rig.leaves[1].namespace.run("ip link show up2")?;
+            assert!(link.contains(state), "{link}");
+        }
+        let routes = rig.spines[2].run("ip route show 10.2.0.0/16")?;
+        assert!(routes.contains("via 10.102.1.1"), "{routes}");
+        rig.set_leaf(false)?;
+        for (number, leaf) in rig.leaves.iter().enumerate() {
+            let link = leaf.namespace.run("ip link show up0")?;
+            assert_eq!(link.contains("NO-CARRIER"), number == 0, "{link}");
+        }
+        rig.set_leaf(true)?;
         let qdisc = rig.leaves[2].namespace.run("tc qdisc show dev up2")?;
         assert!(qdisc.contains("rate 20Mbit"), "{qdisc}");
         Ok(())

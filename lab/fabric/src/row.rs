@@ -43,7 +43,10 @@ pub(crate) struct Row {
     pub(crate) ns_per_packet: Option<f64>,
     /// CPU time of the whole machine during the run.
     pub(crate) cpu_s: f64,
-    /// How far predicted arrivals were off: nobody tells yet, so there is no figure.
+    /// What the daemons of all leaves and their maps in the kernel take, in 10^6 bytes; nothing without them.
+    pub(crate) memory_mb: Option<f64>,
+    /// By how much the leaves' models of their queues were wrong when they were held against these, in the mean;
+    /// nothing without such models.
     pub(crate) prediction_error_us: Option<f64>,
 }
 
@@ -79,7 +82,8 @@ impl Row {
             path_share: outcome.path_share.clone(),
             ns_per_packet: outcome.ns_per_packet,
             cpu_s: outcome.cpu_s,
-            prediction_error_us: None,
+            memory_mb: outcome.memory_bytes.map(|it| it as f64 / 1e6),
+            prediction_error_us: outcome.prediction_error_us,
         }
     }
 
@@ -92,7 +96,7 @@ impl Row {
 }
 
 /// Titles of the columns.
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "cell",
     "scheme",
     "flows",
@@ -106,6 +110,7 @@ const COLUMNS: [&str; 13] = [
     "share of spines %",
     "ns/packet",
     "CPU s",
+    "memory MB",
 ];
 
 /// A line for each scheme and size class of each cell: medians over the seeds, with the least and the greatest, or
@@ -162,6 +167,7 @@ fn line(cell: &Cell, scheme: &str, class: SizeClass, rows: &[&Row]) -> [String; 
         shares.join(" : "),
         text(0, &|it| it.ns_per_packet),
         text(1, &|it| Some(it.cpu_s)),
+        text(1, &|it| it.memory_mb),
     ]
 }
 

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cell::Cell,
+    program,
     rig::{Leaf, QUEUE_MS, Rig, host_devices, next_hops},
 };
 
@@ -102,10 +103,7 @@ impl Scheme {
                     multipath::spray_packets(namespace, spines, &from)?;
                 }
                 Self::Splitter(balancer) => {
-                    let agent = Agent::launch(namespace, splitter, |directory| {
-                        balancer.configuration(host_devices, spines, directory)
-                    });
-                    applied.agents.push(agent?);
+                    applied.agents.push(balancer.launch(leaf, splitter)?);
                 }
             }
         }
@@ -122,9 +120,58 @@ impl Applied {
         self.agents.into_iter().try_for_each(Agent::stop)?;
         Ok(())
     }
+
+    /// By how many us the leaves' models of the queues in front of their links were wrong since they were
+    /// started, in the mean of all times that they were held against these; nothing without daemons.
+    pub(crate) fn model_error_us(&self) -> Option<f64> {
+        let read = self.agents.iter().map(Agent::model_error);
+        let read = read.collect::<Option<Vec<_>>>()?;
+        let looks: f64 = read.iter().map(|(looks, _)| looks).sum();
+        let seconds: f64 = read.iter().map(|(_, seconds)| seconds).sum();
+        (looks > 0.0).then(|| seconds / looks * 1e6)
+    }
+
+    /// The bytes that the daemons have for themselves and the maps of their programs; nothing without daemons.
+    pub(crate) fn memory_bytes(&self, rig: &Rig) -> Option<u64> {
+        let own = self.agents.iter().map(Agent::own_bytes);
+        let own: u64 = own.collect::<Option<Vec<_>>>()?.into_iter().sum();
+        (!self.agents.is_empty()).then(|| own + program::map_bytes(rig))
+    }
+
+    /// Ends the daemon at the first leaf, if the scheme has one.
+    pub(crate) fn stop_first(&mut self) -> Result<()> {
+        if !self.agents.is_empty() {
+            self.agents.remove(0).stop()?;
+        }
+        Ok(())
+    }
+
+    /// Starts a daemon at the first leaf, if the scheme has one.
+    pub(crate) fn start_first(
+        &mut self,
+        scheme: Scheme,
+        rig: &Rig,
+        splitter: &Path,
+        cancel: &CancellationToken,
+    ) -> Result<()> {
+        if let (Scheme::Splitter(balancer), Some(leaf)) = (scheme, rig.leaves.first()) {
+            let mut agent = balancer.launch(leaf, splitter)?;
+            agent.wait_until_ready(cancel)?;
+            self.agents.insert(0, agent);
+        }
+        Ok(())
+    }
 }
 
 impl Balancer {
+    /// Starts the daemon at a leaf.
+    fn launch(self, leaf: &Leaf, splitter: &Path) -> Result<Agent> {
+        let agent = Agent::launch(&leaf.namespace, splitter, |directory| {
+            self.configuration(&leaf.host_devices, &leaf.spines, directory)
+        });
+        Ok(agent?)
+    }
+
     /// The value of `balance`.
     fn key(self) -> &'static str {
         match self {

@@ -3,6 +3,7 @@
 //! Everything happens in [anonymous network namespaces](namespace::Namespace): the kernel removes
 //! them, and all that was made in them, when the last process that holds them ends, however it ends.
 
+pub mod built;
 pub mod campaign;
 pub mod collector;
 pub mod cpu;

@@ -13,7 +13,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use etherparse::{Ipv4HeaderSlice, TcpHeaderSlice};
@@ -44,6 +44,8 @@ pub struct Arrivals {
     pub packets: u64,
     /// Packets that one sent after them had overtaken.
     pub out_of_order: u64,
+    /// The longest time while they counted in which none arrived.
+    pub longest_stall: Duration,
 }
 
 impl std::ops::Add for Arrivals {
@@ -53,6 +55,7 @@ impl std::ops::Add for Arrivals {
         Self {
             packets: self.packets + other.packets,
             out_of_order: self.out_of_order + other.out_of_order,
+            longest_stall: self.longest_stall.max(other.longest_stall),
         }
     }
 }
@@ -76,6 +79,8 @@ struct Connection {
 struct Tracker {
     latest: HashMap<Connection, u16>,
     arrivals: Arrivals,
+    /// When the last one arrived that counted, or they began to count.
+    last: Option<Instant>,
 }
 
 /// Looks at what arrives at a host, on a thread of its own. Dropping it ends that.
@@ -138,8 +143,11 @@ fn watch(port: u16, counts: &AtomicBool, stop: &AtomicBool) -> nix::Result<Arriv
     let mut tracker = Tracker::default();
     let mut packet = [0; HEADERS_BYTES];
     while !stop.load(Ordering::Relaxed) {
-        match recv(socket.as_raw_fd(), &mut packet, MsgFlags::empty()) {
-            Ok(bytes) => tracker.packet(&packet[..bytes], port, counts.load(Ordering::Relaxed)),
+        let received = recv(socket.as_raw_fd(), &mut packet, MsgFlags::empty());
+        let (counts, now) = (counts.load(Ordering::Relaxed), Instant::now());
+        tracker.wait(now, counts);
+        match received {
+            Ok(bytes) => tracker.packet(&packet[..bytes], port, now, counts),
             Err(Errno::EAGAIN | Errno::EINTR) => {}
             Err(error) => return Err(error),
         }
@@ -162,8 +170,18 @@ fn open() -> nix::Result<OwnedFd> {
 }
 
 impl Tracker {
+    /// Notes that nothing has arrived since the last one.
+    fn wait(&mut self, now: Instant, counts: bool) {
+        if !counts {
+            self.last = None;
+            return;
+        }
+        let stall = now.saturating_duration_since(*self.last.get_or_insert(now));
+        self.arrivals.longest_stall = self.arrivals.longest_stall.max(stall);
+    }
+
     /// Looks at a packet, of which the headers are enough.
-    fn packet(&mut self, packet: &[u8], port: u16, counts: bool) {
+    fn packet(&mut self, packet: &[u8], port: u16, now: Instant, counts: bool) {
         let Some((connection, number)) = data_packet(packet, port) else {
             return;
         };
@@ -176,6 +194,7 @@ impl Tracker {
         if counts {
             self.arrivals.packets += 1;
             self.arrivals.out_of_order += u64::from(is_late);
+            self.last = Some(now);
         }
     }
 }
@@ -222,7 +241,7 @@ mod tests {
     fn arrivals(packets: &[(u16, u16)]) -> (u64, u64) {
         let mut tracker = Tracker::default();
         for &(port, number) in packets {
-            tracker.packet(&packet(port, number, 1448), PORT, true);
+            tracker.packet(&packet(port, number, 1448), PORT, Instant::now(), true);
         }
         (tracker.arrivals.packets, tracker.arrivals.out_of_order)
     }
@@ -248,14 +267,35 @@ mod tests {
 
     #[test]
     fn acknowledgements_other_ports_and_what_came_before_do_not_count() {
-        let mut tracker = Tracker::default();
-        tracker.packet(&packet(1, 1, 0), PORT, true);
-        tracker.packet(&packet(1, 2, 1448), PORT + 1, true);
-        tracker.packet(&[0x45, 0], PORT, true);
-        tracker.packet(&packet(1, 9, 1448), PORT, false);
+        let (mut tracker, now) = (Tracker::default(), Instant::now());
+        tracker.packet(&packet(1, 1, 0), PORT, now, true);
+        tracker.packet(&packet(1, 2, 1448), PORT + 1, now, true);
+        tracker.packet(&[0x45, 0], PORT, now, true);
+        tracker.packet(&packet(1, 9, 1448), PORT, now, false);
         assert_eq!(tracker.arrivals, Arrivals::default());
         // But they are known.
-        tracker.packet(&packet(1, 8, 1448), PORT, true);
+        tracker.packet(&packet(1, 8, 1448), PORT, now, true);
         assert_eq!(tracker.arrivals.out_of_order, 1);
+    }
+
+    #[test]
+    fn stall_is_the_longest_time_without_a_packet_while_they_count() {
+        let (mut tracker, begin) = (Tracker::default(), Instant::now());
+        let at = |ms| begin + Duration::from_millis(ms);
+        let packet = packet(1, 1, 1448);
+        tracker.wait(at(0), false);
+        tracker.packet(&packet, PORT, at(0), false);
+        // It begins to count, late.
+        tracker.wait(at(700), true);
+        for ms in [720, 750, 960] {
+            tracker.wait(at(ms), true);
+            tracker.packet(&packet, PORT, at(ms), true);
+        }
+        assert_eq!(tracker.arrivals.longest_stall, Duration::from_millis(210));
+        // Nothing any more, up to the end.
+        tracker.wait(at(1_010), true);
+        tracker.wait(at(1_460), true);
+        tracker.wait(at(9_000), false);
+        assert_eq!(tracker.arrivals.longest_stall, Duration::from_millis(500));
     }
 }

@@ -24,12 +24,13 @@ const TABLE_SIZE: u32 = 1024;
 const BALANCED: &str = "mark_balanced";
 const BALANCER: &str = "BALANCER";
 /// Those besides the one that it has as it lies in the object.
-const OTHER_BALANCERS: [(&str, BalancerNumber); 5] = [
+const OTHER_BALANCERS: [(&str, BalancerNumber); 6] = [
     ("mark_balanced, ecmp", BalancerNumber::ECMP),
     ("mark_balanced, rps", BalancerNumber::RPS),
     ("mark_balanced, drb", BalancerNumber::DRB),
     ("mark_balanced, presto", BalancerNumber::PRESTO),
     ("mark_balanced, letflow", BalancerNumber::LETFLOW),
+    ("mark_balanced, tr-paper", BalancerNumber::TR_PAPER),
 ];
 
 /// How the verifier says that a program and what it calls need too much stack.

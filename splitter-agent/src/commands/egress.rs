@@ -30,7 +30,7 @@ pub(super) fn show_chosen(rows: &[ChosenRow]) -> Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
-    let headers = ["chosen", "delay", "share"].into_iter();
+    let headers = ["chosen", "delay", "model off by", "share"].into_iter();
     let mut table = Table::new(headers.chain(ByClass::NAMES));
     for row in rows {
         let device = match row.usable {
@@ -42,7 +42,17 @@ pub(super) fn show_chosen(rows: &[ChosenRow]) -> Result<()> {
             .map_or("-".to_owned(), |it| format!("{:.1} %", it * 100.0));
         let delay = format!("{:.1} ms", row.delay_ms);
         let packets = row.packets.counts().map(group_thousands);
-        table.row([device, delay, share].into_iter().chain(packets));
+        let error = row
+            .model_error_us
+            .map_or("-".to_owned(), |it| format!("{it:.0} us"));
+        table.row([device, delay, error, share].into_iter().chain(packets));
     }
-    print(format_args!("\n{}", table.to_text()))
+    print(format_args!("\n{}", table.to_text()))?;
+    let sum = |count: fn(&ChosenRow) -> u64| group_thousands(rows.iter().map(count).sum());
+    print(format_args!(
+        "{} packets took another tunnel than the one before of their flow; for the sake of order {} took one by \
+         which they arrive later.",
+        sum(|it| it.changes),
+        sum(|it| it.refusals)
+    ))
 }

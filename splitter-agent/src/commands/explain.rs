@@ -4,13 +4,13 @@ use anyhow::Result;
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use flow_cli::{ExitCode, group_thousands, print, print_json};
-use splitter_agent::explanation::{
-    Endpoint, Explanation, Facts, FlowState, FlowThreshold, Verdict, explain,
-};
 use splitter_config::Config;
 use splitter_datapath::Dataplane;
 use splitter_datapath::flows::{FlowRow, each};
 use splitter_instance::Instance;
+use splitter_instance::explanation::{
+    Endpoint, Explanation, Facts, FlowState, FlowThreshold, Verdict, explain,
+};
 use splitter_netlink::{InterfaceName, Netlink};
 use splitter_policy::packet::protocol;
 use splitter_steering::routes::{Arrival, Destinations, Trace, TracedPacket, arrival, trace};

@@ -14,6 +14,7 @@ use splitter_agent::egress_auditor::EgressAuditor;
 use splitter_agent::metrics::registry;
 use splitter_agent::monitor::Monitor;
 use splitter_agent::next_hop_watch::{NextHopWatch, RENEWAL};
+use splitter_agent::queue_comparison;
 use splitter_agent::route_auditor::RouteAuditor;
 use splitter_agent::route_follower::RouteFollower;
 #[cfg(feature = "page")]
@@ -233,6 +234,7 @@ impl Watching {
                 never = self.auditor.run(in_force.clone()) => never,
                 never = self.follower.run(in_force.clone(), &lock) => never,
                 never = self.egress.run(in_force.clone()) => never,
+                never = queue_comparison::compare(in_force.clone()) => never,
                 never = self.next_hops.run(in_force.clone()) => never,
                 never = self.guard.run(in_force.clone(), &lock, &readiness) => never,
             }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use splitter_instance::report::Report;
-use splitter_instance::{ByClass, ByMark, EgressRow, TunnelEgress, family_label};
+use splitter_instance::{ByClass, ByMark, Chosen, EgressRow, TunnelEgress, family_label};
 use splitter_policy::flow::TunnelRole;
 
 use super::{FAMILIES, SplitterCollector, labels_of};
@@ -94,11 +94,26 @@ impl SplitterCollector {
                     .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
             }
         }
-        let mut bytes = self.families.chosen_bytes.encode(encoder)?;
+        type Count = fn(&Chosen) -> u64;
+        let counts = [
+            (&self.families.chosen_bytes, (|it| it.bytes) as Count),
+            (&self.families.chosen_changes, |it| it.changes),
+            (&self.families.chosen_refusals, |it| it.refusals),
+            (&self.families.model_looks, |it| it.looks),
+        ];
+        for (family, count) in counts {
+            let mut family = family.encode(encoder)?;
+            for (tunnel, chosen) in chosen.clone() {
+                family
+                    .encode_family(&place(tunnel))?
+                    .encode_counter::<NoLabelSet, _, u64>(&count(&chosen), None)?;
+            }
+        }
+        let mut error = self.families.model_error.encode(encoder)?;
         for (tunnel, chosen) in chosen {
-            bytes
+            error
                 .encode_family(&place(tunnel))?
-                .encode_counter::<NoLabelSet, _, u64>(&chosen.bytes, None)?;
+                .encode_counter::<NoLabelSet, _, f64>(&(chosen.wrong_ns as f64 / 1e9), None)?;
         }
         Ok(())
     }

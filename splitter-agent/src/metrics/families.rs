@@ -206,7 +206,23 @@ families! {
              second.";
         chosen_bytes: "tunnel_chosen_bytes_total", Counter, "bytes", [open("device"), site()],
             "Bytes of these packets",
-            "With an Ethernet header on each.";
+            "As the tunnel's device counts them.";
+        chosen_changes: "tunnel_chosen_changes_total", Counter, "packets", [open("device"), site()],
+            "Packets that chose another tunnel than the one before of their flow",
+            "By the tunnel that they chose. Over `splitter_tunnel_chosen_packets_total` it is how often flows \
+             change tunnels.";
+        chosen_refusals: "tunnel_chosen_refusals_total", Counter, "packets", [open("device"), site()],
+            "Packets that arrive later for the sake of order",
+            "By another tunnel they would have arrived earlier, and overtaken their flow. By the tunnel that they \
+             chose. Only with `balance = \"tr\"`, else 0.";
+        model_looks: "tunnel_model_looks_total", Counter, "looks", [open("device"), site()],
+            "Times that the model of a tunnel's queue was held against the queue, with `balance`",
+            "Every 10 ms while something waits there, else every 100 ms. Only with `policy = \"share\"`: the \
+             queue has to be the agent's.";
+        model_error: "tunnel_model_error_seconds_total", Counter, "seconds", [open("device"), site()],
+            "By how much the model was found wrong then, and mended, in sum",
+            "Without signs. Over `splitter_tunnel_model_looks_total` it is what the model is wrong by \
+             from one look to the next.";
         tunnel_capacity: "tunnel_capacity_bytes_per_second", Gauge, "bytes per second",
             [tunnel(), open("device"), site()],
             "Bytes a second that may leave by a tunnel",

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use splitter_instance::Chosen;
 use splitter_netlink::DeviceTraffic;
 use splitter_policy::counters::Counters;
 use splitter_policy::egress_counts::EgressCounts;
@@ -23,6 +24,8 @@ pub(super) struct Totals {
     pub(super) devices: Vec<Option<DeviceTraffic>>,
     /// What left by them; `None` where it is not counted.
     pub(super) left: Vec<Option<EgressCounts>>,
+    /// What packets have chosen, in the same order and beyond it; nothing where they do not.
+    pub(super) chosen: Vec<Chosen>,
 }
 
 impl Totals {
@@ -110,6 +113,7 @@ mod tests {
             counters: Counters::ZERO,
             devices: vec![None; 2],
             left: vec![None; 2],
+            chosen: Vec::new(),
         }
     }
 

@@ -20,7 +20,7 @@ use thiserror::Error;
 use super::flows::{Collector, Earlier};
 use super::history::{History, Totals};
 use super::{Flow, Found, FoundTunnel, HealthSource, LinkState, Overview, Selection, TunnelHealth};
-use splitter_instance::attached_among;
+use splitter_instance::{Chosen, attached_among};
 
 /// Looks again and again, and remembers what rates are computed from.
 #[derive(Debug)]
@@ -112,6 +112,7 @@ impl Observer {
     ) -> Result<Overview, ObserveError> {
         let interfaces = self.netlink.interfaces().await?;
         let left = self.left(&interfaces, &dataplane)?;
+        let chosen = Chosen::read_all(&dataplane)?;
         // Lost if the walk fails: then the next look knows no rates of flows.
         let earlier = std::mem::take(&mut self.earlier);
         let selection = selection.clone();
@@ -125,6 +126,7 @@ impl Observer {
             counters: tables.counters,
             devices: self.devices(&interfaces),
             left,
+            chosen,
         };
         let found = Found {
             attached: attached_among(&interfaces, &self.config, tables.program_id),
@@ -160,6 +162,7 @@ impl Observer {
             counters: dataplane.counters()?,
             devices: self.devices(&interfaces),
             left: self.left(&interfaces, dataplane)?,
+            chosen: Chosen::read_all(dataplane)?,
         };
         let found = Found {
             attached: Vec::new(),

@@ -1,3 +1,4 @@
+use splitter_instance::{ByClass, Chosen};
 use splitter_netlink::InterfaceName;
 use splitter_policy::counters::Counters;
 use splitter_policy::egress_counts::{EgressCounts, Marked};
@@ -58,6 +59,14 @@ fn totals(at_ms: u64, packets: u64, sent_bytes: u64) -> Totals {
         counters,
         devices: vec![Some(device), None],
         left: vec![Some(left), None],
+        chosen: vec![Chosen {
+            packets: ByClass {
+                short: packets,
+                ..ByClass::default()
+            },
+            changes: packets / 4,
+            ..Chosen::default()
+        }],
     }
 }
 
@@ -97,6 +106,16 @@ fn two_looks_make_rates_and_shares() {
         left_unmarked_bits_per_s: Some(400_000.0),
     };
     assert_eq!((short.left, long.left), (left, LeftRates::default()));
+    let chosen = ChosenRates {
+        chosen_packets_per_s: Some(100.0),
+        chosen_changes_ratio: Some(0.25),
+        chosen_refusals_ratio: Some(0.0),
+        model_error_us: None,
+    };
+    assert_eq!(
+        (short.chosen, long.chosen),
+        (chosen, ChosenRates::default())
+    );
     assert_eq!(
         (long.state, long.health.health),
         (LinkState::NoCarrier, Health::NotProbed)

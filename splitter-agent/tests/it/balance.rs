@@ -126,18 +126,34 @@ fn shows_what_was_chosen(site: &Site) {
         // Beside it the device has sent what is the kernel's own, such as questions to neighbours.
         let part = bytes / sent[index] as f64;
         assert!((0.95..=1.0).contains(&part), "{bytes} of {sent:?}");
-        let long = row["packets"]["long"].as_u64().expect("a number");
+        let of_class = |class: &str| row["packets"][class].as_u64().expect("a number");
+        let long = of_class("long");
+        let all = long + of_class("short") + of_class("other");
         assert!(long > bytes as u64 / 2 / 1_514, "{row}");
-        let sample =
-            format!("splitter_tunnel_chosen_bytes_total{{device=\"{device}\",site=\"default\"}} ");
-        let value = metrics.lines().find_map(|it| it.strip_prefix(&*sample));
-        let value: f64 = value.expect("it is there").parse().expect("a number");
+        let counted = |name: &str| {
+            let labels = format!("{{device=\"{device}\",site=\"default\"}} ");
+            let sample = format!("splitter_tunnel_chosen_{name}_total{labels}");
+            let value = metrics.lines().find_map(|it| it.strip_prefix(&*sample));
+            let value = value.expect("it is there").parse::<f64>();
+            value.expect("a number")
+        };
         // Read once a second, and the last packets may have come since.
+        let value = counted("bytes");
         assert!(value > 0.0 && value <= bytes, "{value} of {bytes}");
+        let of = |key: &str| row[key].as_u64().expect("a number");
+        assert!((1..=all).contains(&of("changes")), "{row}");
+        assert!(of("refusals") <= all, "{row}");
+        assert!(counted("changes") <= of("changes") as f64, "{row}");
+        assert!(counted("refusals") <= of("refusals") as f64, "{row}");
     }
+    let changes = |index: usize| chosen[index]["changes"].as_u64().expect("a number");
+    // Whichever way a flow changes, it changes back before it can again.
+    assert!(changes(0).abs_diff(changes(1)) < 20, "{chosen}");
     assert!((shares - 1.0).abs() < 1e-9, "{chosen}");
     let table = stdout(&site.splitter(&["status"]));
     assert!(table.contains("chosen"), "{table}");
+    let changed = "took another tunnel than the one before of their flow";
+    assert!(table.contains(changed), "{table}");
 }
 
 #[test]
@@ -239,6 +255,9 @@ fn by_chance_a_flow_takes_tunnels_by_their_weights_and_by_hash_one_alone() {
         assert!((0.02..0.5).contains(&after_pauses), "{after_pauses}");
         let of_one = share_of("ecmp", &at_once);
         assert!(!(0.05..0.95).contains(&of_one), "{of_one}");
+        let chosen = site.json(&["status"])["chosen"].clone();
+        let changes = [0, 1].map(|it| chosen[it]["changes"].as_u64());
+        assert_eq!(changes, [Some(0); 2], "{chosen}");
         site.json(&["down"]);
     });
 }

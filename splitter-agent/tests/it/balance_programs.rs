@@ -12,7 +12,7 @@ use aya::Pod;
 use aya::maps::{Array, PerCpuArray};
 use flow_balance::{
     Balancer, Drb, EarliestArrival, EarliestFlow, Ecmp, LetFlow, Packet, PathId, Presto, Rps,
-    ServiceTime,
+    ServiceTime, ShortFlows, TrFlow, TrPaper,
 };
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Root;
@@ -22,7 +22,9 @@ use splitter_datapath::Object;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::flow::Class;
 use splitter_policy::fwmark::MarkBits;
-use splitter_policy::paths::{BalancerNumber, LivePaths, SitePaths, TunnelPath, TunnelQueues};
+use splitter_policy::paths::{
+    BalancerNumber, LivePaths, PathCounters, SitePaths, TunnelPath, TunnelQueues,
+};
 use splitter_policy::thresholds::Thresholds;
 use support::packet::{Packet as Frame, Upper};
 
@@ -32,13 +34,19 @@ const TABLE_SIZE: u32 = 4_096;
 /// The seed of the kernel's balancers.
 const SEED: u64 = 0;
 const GAP_NS: u64 = 300_000;
+/// Some packets pay more for order.
+const PATIENCE_NS: u64 = 2_000_000;
+/// Tunnels without Ethernet headers.
+const SPARED_BYTES: u32 = 14;
 const MARK_BITS: u32 = 0x7e;
 const TUNNEL_BITS: u32 = 0xf80;
 /// Bits of the kernel's mark that are nobody's here.
 const CAME_WITH: u32 = 0xffff_f001;
-const PACKETS: u16 = 300;
+const PACKETS: u16 = 400;
 /// So many that each tunnel has some of them by hash.
 const FLOWS: u16 = 60;
+/// From here on every second packet is a full one of one flow, which has sent more than 100 KB at the end.
+const FROM_ONE_FLOW: u16 = 100;
 
 /// What each step of the program leaves for the next, as it lies in memory.
 #[derive(Clone, Copy, Debug)]
@@ -61,9 +69,20 @@ unsafe impl Pod for Plain<SitePaths> {}
 /// Flows that the kernel program has places for: two in one place share what is noted.
 const FLOW_PLACES: u32 = 65_536;
 
-/// Chooses the path of a packet, and puts it into the queue in front of that. Returns as well what its
-/// flow has noted then, where a flow notes only what the queue takes.
-type Choose = Box<dyn FnMut(&LivePaths<'_, Cell<u64>>, &Packet) -> (PathId, Option<[u64; 2]>)>;
+// SAFETY: as above.
+unsafe impl Pod for Plain<PathCounters> {}
+
+/// The choice of the host.
+struct Choice {
+    path: PathId,
+    /// What the flow has noted then, where that is compared.
+    noted: Option<[u64; 2]>,
+    /// 1 if the packet arrives later for the sake of order.
+    is_held: u64,
+}
+
+/// Chooses the path of a packet, and puts it into the queue in front of that.
+type Choose = Box<dyn FnMut(&LivePaths<'_, Cell<u64>>, &Packet) -> Choice>;
 
 /// A balancer of the host, with flows of its own.
 fn hosted<B: Balancer<Shared = (), Flow: 'static> + 'static>(balancer: B) -> Choose {
@@ -72,7 +91,11 @@ fn hosted<B: Balancer<Shared = (), Flow: 'static> + 'static>(balancer: B) -> Cho
         let flow = flows.entry(place(packet)).or_default();
         let path = balancer.choose(&mut (), flow, paths, packet);
         paths.send(path, packet.bytes);
-        (path, None)
+        Choice {
+            path,
+            noted: None,
+            is_held: 0,
+        }
     })
 }
 
@@ -82,17 +105,49 @@ fn place(packet: &Packet) -> u32 {
 
 fn in_order() -> Choose {
     let mut flows = HashMap::<u32, EarliestFlow>::new();
-    let balancer = EarliestArrival { seed: SEED };
+    let balancer = EarliestArrival {
+        patience_ns: PATIENCE_NS,
+        seed: SEED,
+    };
     Box::new(move |paths, packet| {
         let flow = flows.entry(place(packet)).or_default();
-        let (path, _) = paths.forward_in_order(&balancer, flow, packet);
+        let found = balancer.find(flow, paths, packet);
+        paths.send_in_order(found, packet.bytes, flow);
         // SAFETY: as long, `repr(C)`, and made of integers without padding.
         let noted = unsafe { std::mem::transmute::<EarliestFlow, [u64; 2]>(*flow) };
-        (path, Some(noted))
+        Choice {
+            path: found.path,
+            noted: Some(noted),
+            is_held: found.is_held(),
+        }
     })
 }
 
-fn balancers() -> [(BalancerNumber, Choose); 6] {
+fn to_the_letter() -> Choose {
+    let (balancer, mut flows) = (TrPaper::new(SEED), HashMap::<u32, TrFlow>::new());
+    let mut short_flows = ShortFlows::new(gap_ns(BalancerNumber::TR_PAPER));
+    Box::new(move |paths, packet| {
+        let flow = flows.entry(place(packet)).or_default();
+        let path = balancer.choose(&mut short_flows, flow, paths, packet);
+        paths.send(path, packet.bytes);
+        Choice {
+            path,
+            noted: Some([flow.bytes(), flow.tnl_ns()]),
+            is_held: 0,
+        }
+    })
+}
+
+/// The silence that ends a flowlet; or that takes a short flow off its paths, so long that the packets of this
+/// test are counted.
+fn gap_ns(balancer: BalancerNumber) -> u64 {
+    match balancer {
+        BalancerNumber::TR_PAPER => 500_000_000,
+        _ => GAP_NS,
+    }
+}
+
+fn balancers() -> [(BalancerNumber, Choose); 7] {
     let presto = Presto {
         cell_bytes: Presto::DEFAULT_CELL_BYTES,
         seed: SEED,
@@ -108,6 +163,7 @@ fn balancers() -> [(BalancerNumber, Choose); 6] {
         (BalancerNumber::PRESTO, hosted(presto)),
         (BalancerNumber::LETFLOW, hosted(letflow)),
         (BalancerNumber::TR, in_order()),
+        (BalancerNumber::TR_PAPER, to_the_letter()),
     ]
 }
 
@@ -117,7 +173,9 @@ fn site() -> SitePaths {
         known: 0b111,
         usable: 0b111,
         gap_ns: GAP_NS,
+        patience_ns: PATIENCE_NS,
         mark_mask: TUNNEL_BITS,
+        spared_bytes: SPARED_BYTES,
         has_priority: 1,
         ..SitePaths::default()
     };
@@ -133,6 +191,8 @@ fn site() -> SitePaths {
             propagation_ns,
             service: ServiceTime::from_bits_per_second(kbit * 1_000),
             queue_ns: 20_000_000,
+            // Of two tunnels, one of them longer than a pause of this test.
+            burst_ns: u64::from(number) % 3 * 3_000_000,
             weight,
             mark: number << TUNNEL_BITS.trailing_zeros(),
         };
@@ -163,6 +223,15 @@ fn frame(number: u16) -> Frame {
         },
     };
     frame.payload_bytes = usize::from(number) * 37 % 1_400;
+    let is_tcp = matches!(frame.upper, Upper::Tcp { .. });
+    if number >= FROM_ONE_FLOW && number % 2 == 1 && is_tcp {
+        frame.upper = Upper::Tcp {
+            ports: (2_999, 443),
+            flags: 0x10,
+            option_bytes: 0,
+        };
+        frame.payload_bytes = 1_400;
+    }
     frame
 }
 
@@ -200,10 +269,20 @@ impl Kernel {
         }
     }
 
-    fn queues(&mut self) -> [u64; 32] {
+    fn queues(&mut self) -> [u64; 64] {
         let map = self.0.map("PATH_QUEUES").try_into();
-        let queues: Array<_, [u64; 32]> = map.expect("is an array");
+        let queues: Array<_, [u64; 64]> = map.expect("is an array");
         queues.get(&0, 0).expect("can be read")
+    }
+
+    /// What was counted on all CPUs.
+    fn counted(&mut self) -> PathCounters {
+        let map = self.0.map("PATH_COUNTERS").try_into();
+        let counters: PerCpuArray<_, Plain<PathCounters>> = map.expect("is per CPU");
+        let of_cpus = counters.get(&0, 0).expect("can be read");
+        let mut sum = PathCounters::default();
+        of_cpus.iter().for_each(|it| sum.add(&it.0));
+        sum
     }
 
     /// What a flow has noted.
@@ -217,10 +296,10 @@ impl Kernel {
 }
 
 /// The words of the host's queues, in the order of the kernel's.
-fn words(queues: &TunnelQueues<Cell<u64>>) -> [u64; 32] {
-    const { assert!(size_of::<TunnelQueues<Cell<u64>>>() == 256) };
+fn words(queues: &TunnelQueues<Cell<u64>>) -> [u64; 64] {
+    const { assert!(size_of::<TunnelQueues<Cell<u64>>>() == 512) };
     // SAFETY: `repr(C)` and made of as many cells, which are as the integers in them.
-    unsafe { std::ptr::from_ref(queues).cast::<[u64; 32]>().read() }
+    unsafe { std::ptr::from_ref(queues).cast::<[u64; 64]>().read() }
 }
 
 #[test]
@@ -230,7 +309,9 @@ fn every_balancer_chooses_in_the_kernel_what_it_chooses_on_the_host() {
     for (number, mut choose) in balancers() {
         let mut kernel = Kernel::new(number);
         let (mut site, queues) = (site(), TunnelQueues::<Cell<u64>>::default());
-        let (mut taken, mut dropped) = ([[0; 3]; 3], 0);
+        site.gap_ns = gap_ns(number);
+        let (mut counted, mut lasts) = (PathCounters::default(), HashMap::new());
+        let mut dropped = 0;
         for packet_number in 0..PACKETS {
             // One tunnel fails, and returns; and what waits leaves while nothing comes.
             site.usable = match packet_number {
@@ -245,10 +326,14 @@ fn every_balancer_chooses_in_the_kernel_what_it_chooses_on_the_host() {
             let last_ns = kernel.scratch().now_ns;
             let (run, mark, out) = kernel.0.run_marked(PROGRAM, &frame, CAME_WITH);
             let seen = kernel.scratch();
-            let place = format!("{number:?}, packet {packet_number}: {seen:?}");
-            assert!(run == TCX_NEXT && out == frame, "{place}");
-            assert!(seen.now_ns > last_ns, "{place}");
-            assert_eq!(seen.bytes, frame.len() as u64, "{place}");
+            let about = format!("{number:?}, packet {packet_number}: {seen:?}");
+            assert!(run == TCX_NEXT && out == frame, "{about}");
+            assert!(seen.now_ns > last_ns, "{about}");
+            assert_eq!(
+                seen.bytes,
+                frame.len() as u64 - u64::from(SPARED_BYTES),
+                "{about}"
+            );
             let class = [Some(Class::Short), Some(Class::Long), None][seen.class as usize];
             let packet = Packet {
                 now_ns: seen.now_ns,
@@ -257,23 +342,43 @@ fn every_balancer_chooses_in_the_kernel_what_it_chooses_on_the_host() {
             };
             let before = words(&queues);
             let paths = LivePaths::new(&site, &queues, class, seen.now_ns);
-            let (path, noted) = choose(&paths, &packet);
-            assert_eq!(seen.path, path.index() as u64, "{place}");
-            assert_eq!(kernel.queues(), words(&queues), "{place}");
-            assert_eq!(mark, site.marked(marked(&config, class), path), "{place}");
+            let Choice {
+                path,
+                noted,
+                is_held,
+            } = choose(&paths, &packet);
+            assert_eq!(seen.path, path.index() as u64, "{about}");
+            assert_eq!(kernel.queues(), words(&queues), "{about}");
+            assert_eq!(mark, site.marked(marked(&config, class), path), "{about}");
             if let Some(noted) = noted {
-                assert_eq!(kernel.noted(seen.hash), noted, "{place}");
+                assert_eq!(kernel.noted(seen.hash), noted, "{about}");
             }
             dropped += u32::from(words(&queues) == before);
-            taken[seen.class as usize][path.index()] += 1;
+            let last = lasts.insert(place(&packet), path);
+            counted.count(path, class, packet.bytes);
+            let is_change = last.is_some_and(|it| it != path);
+            counted.count_order(path, is_change.into(), is_held);
         }
-        println!("{number:?}: {taken:?} by class and tunnel, {dropped} dropped");
+        println!("{number:?}: {dropped} dropped of {counted:?}");
+        assert_eq!(kernel.counted(), counted, "{number:?}");
         // Not vacuous: there were packets of every class, in every tunnel, and queues that were full.
-        let of_class = |class: usize| taken[class].iter().sum::<u32>();
-        let of_tunnel = |path: usize| taken.iter().map(|it| it[path]).sum::<u32>();
-        assert!((0..3).all(|class| of_class(class) > 10), "{taken:?}");
-        assert!((0..3).all(|path| of_tunnel(path) > 0), "{taken:?}");
+        let PathCounters {
+            short_packets,
+            long_packets,
+            other_packets,
+            bytes,
+            changes,
+            refusals,
+        } = counted;
+        for of_class in [short_packets, long_packets, other_packets] {
+            assert!(of_class.iter().sum::<u64>() > 10, "{of_class:?}");
+        }
+        // By hash a flow changes tunnels when its own fails, and when that returns.
+        assert!(changes.iter().sum::<u64>() > 5, "{changes:?}");
+        assert!(bytes[..3].iter().all(|it| *it > 0), "{bytes:?}");
         assert!(dropped > 10, "{dropped} of {PACKETS}");
+        let is_any_held = refusals.iter().any(|it| *it > 0);
+        assert_eq!(is_any_held, number == BalancerNumber::TR, "{refusals:?}");
     }
 }
 

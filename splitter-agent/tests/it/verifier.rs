@@ -18,13 +18,14 @@ const LIMIT: u32 = 200_000;
 /// The program that has a part for each of the balancers.
 const BALANCED: &str = "mark_balanced";
 
-const BALANCERS: [BalancerNumber; 6] = [
+const BALANCERS: [BalancerNumber; 7] = [
     BalancerNumber::ECMP,
     BalancerNumber::RPS,
     BalancerNumber::DRB,
     BalancerNumber::PRESTO,
     BalancerNumber::LETFLOW,
     BalancerNumber::TR,
+    BalancerNumber::TR_PAPER,
 ];
 
 #[test]

@@ -21,6 +21,8 @@ pub(crate) fn task(project: &Project, arguments: &DatapathArguments) -> Result<E
         .with_context(|| format!("{ONCE} is not the benchmark's"))?;
     costs.extend(once);
     costs.extend(caches::of_machine());
+    let ratios = ratios(&costs);
+    costs.extend(ratios);
     arguments.print(&costs, table)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -50,6 +52,31 @@ fn costs(medians: &Medians) -> Result<BTreeMap<String, f64>> {
     Ok(medians.iter().map(cost).collect())
 }
 
+/// What the choice of a path costs in each row that has one, in look-ups of an LRU hash of the same run: machines differ
+/// in both alike.
+fn ratios(costs: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    let cost = |name: &str| costs.get(&format!("{name}_ns"));
+    let ratio = |name: &String| {
+        let row = name.strip_suffix("_ns")?;
+        let (nothing, look_up) = without_choice(row)?;
+        let (own, nothing, look_up) = (cost(row)?, cost(nothing)?, cost(look_up)?);
+        let ratio = rounded((own - nothing) / look_up, 3);
+        (*look_up > 0.0).then(|| (format!("{row}{RATIO}"), ratio))
+    };
+    costs.keys().filter_map(ratio).collect()
+}
+
+/// For a row with the choice of a path: the row without it, and the one of a look-up in an LRU hash.
+fn without_choice(row: &str) -> Option<(&'static str, &'static str)> {
+    match row {
+        "balance_nothing" => None,
+        _ if row.starts_with("balance_") => Some(("balance_nothing", "lru_hash_known")),
+        _ if !row.starts_with("tr_") => None,
+        _ if row.ends_with("_known_v6") => Some(("mark_known_v6", "lru_hash_ipv6_known")),
+        _ => Some(("mark_known", "lru_hash_known")),
+    }
+}
+
 /// The row that does nothing at the same pace, of rows whose packets come a few at a time.
 fn floor(name: &str, medians: &Medians) -> Option<f64> {
     let (what, pace) = name.rsplit_once('_')?;
@@ -64,6 +91,9 @@ fn table(costs: &BTreeMap<String, f64>) -> String {
     let (shares, costs): (BTreeMap<_, _>, BTreeMap<_, _>) = costs
         .into_iter()
         .partition(|(name, _)| name.ends_with(PERCENT));
+    let (ratios, costs): (BTreeMap<_, _>, BTreeMap<_, _>) = costs
+        .into_iter()
+        .partition(|(name, _)| name.ends_with(RATIO));
     let width = costs.keys().map(String::len).max().unwrap_or_default();
     let line =
         |name: &str, ns: f64| format!("{:width$}  {ns:>8.2}\n", name.trim_end_matches("_ns"));
@@ -76,12 +106,20 @@ fn table(costs: &BTreeMap<String, f64>) -> String {
         format!("{name}: {percent:.2} %\n")
     };
     let shares: String = shares.iter().map(share).collect();
+    let ratio = |(name, times): (&String, &f64)| {
+        let name = name.trim_end_matches(RATIO);
+        format!("{name:width$}  {times:>8.3}\n")
+    };
+    let ratios: String = ratios.iter().map(ratio).collect();
     let cache = |(name, bytes): (&String, &f64)| {
         let name = name.trim_end_matches(BYTES).replace('_', " ");
         format!("{name}: {} KiB\n", bytes / 1_024.0)
     };
     let caches: String = caches.iter().map(cache).collect();
-    format!("ns a packet\n{bare}\nns a packet above the bare pass\n{above}\n{shares}{caches}")
+    format!(
+        "ns a packet\n{bare}\nns a packet above the bare pass\n{above}\n\
+         choice of a path, in look-ups of an LRU hash of this run\n{ratios}\n{shares}{caches}"
+    )
 }
 
 /// Criterion's group, whose benchmarks are the keys of the result without `_ns`.
@@ -95,6 +133,7 @@ const ONCE: &str = "datapath_once.json";
 
 const PERCENT: &str = "_percent";
 const BYTES: &str = "_bytes";
+const RATIO: &str = "_lru_ratio";
 
 const BARE_PASS: &str = "bare_pass";
 
@@ -167,6 +206,42 @@ mod tests {
 
         let shares = BTreeMap::from([("flood_long_kept_percent".to_owned(), 99.98)]);
         assert!(table(&shares).ends_with("\nflood long kept: 99.98 %\n"));
+    }
+
+    #[test]
+    fn choices_are_told_in_look_ups_of_the_same_run() {
+        let names = [
+            "mark_known",
+            "tr_4_known",
+            "mark_known_v6",
+            "tr_16_known_v6",
+        ];
+        let others = [
+            "balance_nothing",
+            "balance_ecmp",
+            "lru_hash_known",
+            "lru_hash_ipv6_known",
+            "known_flow",
+        ];
+        let of = |(name, ns): (&str, f64)| (format!("{name}_ns"), ns);
+        let figures = [100.0, 150.0, 120.0, 210.0, 300.0, 330.0, 60.0, 90.0, 50.0];
+        let costs: BTreeMap<_, _> = names
+            .into_iter()
+            .chain(others)
+            .zip(figures)
+            .map(of)
+            .collect();
+        let ratios = ratios(&costs);
+        let expected = [
+            ("balance_ecmp_lru_ratio", 0.5),
+            ("tr_16_known_v6_lru_ratio", 1.0),
+            ("tr_4_known_lru_ratio", 0.833),
+        ];
+        let expected = expected.map(|(name, ratio)| (name.to_owned(), ratio));
+        assert_eq!(ratios, expected.into());
+        let text = table(&ratios.into_iter().chain(costs).collect());
+        let mut lines = text.lines().map(str::split_whitespace);
+        assert!(lines.any(|it| it.eq(["tr_4_known", "0.833"])), "{text}");
     }
 
     #[test]

@@ -59,8 +59,8 @@ fn long_flow() -> TrFlow {
 }
 
 #[test]
-fn a_flow_takes_88_bytes() {
-    assert_eq!(size_of::<TrFlow>(), 88);
+fn a_flow_takes_48_bytes() {
+    assert_eq!(size_of::<TrFlow>(), 48);
     const { assert!(size_of::<TrFlow>() <= 128) };
     assert_eq!(size_of::<ShortFlows>(), 1_176);
 }

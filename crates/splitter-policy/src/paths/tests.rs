@@ -21,9 +21,18 @@ fn site(tunnels: &[(u64, u64)], has_priority: bool) -> SitePaths {
             propagation_ns: *propagation_ns,
             service: ServiceTime::from_bits_per_second(*rate),
             queue_ns: 50_000_000,
+            burst_ns: 0,
             weight: 1,
             mark: 0,
         };
+    }
+    site
+}
+
+/// The same tunnels, whose queues let two full packets go at once.
+fn bursting(mut site: SitePaths) -> SitePaths {
+    for tunnel in &mut site.tunnels {
+        tunnel.burst_ns = tunnel.service.of(2 * 1_514);
     }
     site
 }
@@ -99,10 +108,13 @@ fn what_a_full_queue_drops_is_not_counted() {
 
 #[test]
 fn merged_segments_have_headers_of_their_own() {
-    assert_eq!(wire_bytes(1_514, 0, false), 1_514);
-    assert_eq!(wire_bytes(1_514, 1, false), 1_514);
-    assert_eq!(wire_bytes(66 + 3 * 1_448, 3, false), 3 * 1_514);
-    assert_eq!(wire_bytes(86 + 2 * 1_428, 2, true), 2 * 1_514);
+    assert_eq!(wire_bytes(1_514, 0, false, 0), 1_514);
+    assert_eq!(wire_bytes(1_514, 1, false, 0), 1_514);
+    assert_eq!(wire_bytes(66 + 3 * 1_448, 3, false, 0), 3 * 1_514);
+    assert_eq!(wire_bytes(86 + 2 * 1_428, 2, true, 0), 2 * 1_514);
+    // In tunnels without Ethernet headers.
+    assert_eq!(wire_bytes(1_514, 0, false, 14), 1_500);
+    assert_eq!(wire_bytes(66 + 3 * 1_448, 3, false, 14), 3 * 1_500);
 }
 
 #[test]
@@ -130,7 +142,8 @@ impl Paths for Views<'_> {
     }
 }
 
-/// The times when tunnels that are FIFOs will have sent what they hold; what does not fit is dropped.
+/// The times when tunnels that are FIFOs would have sent what they hold by their rates, behind shapers that save
+/// up for bursts; what does not fit is dropped.
 #[derive(Default)]
 struct Fifos([u64; MAX_PATHS]);
 
@@ -141,8 +154,10 @@ impl Fifos {
         if *free_at_ns > now_ns + tunnel.queue_ns {
             return None;
         }
-        *free_at_ns = (*free_at_ns).max(now_ns) + tunnel.service.of(bytes.into());
-        Some(*free_at_ns + tunnel.propagation_ns)
+        let own_ns = tunnel.service.of(bytes.into());
+        let leaves_ns = free_at_ns.saturating_sub(tunnel.burst_ns).max(now_ns);
+        *free_at_ns = (*free_at_ns).max(now_ns) + own_ns;
+        Some(leaves_ns + own_ns + tunnel.propagation_ns)
     }
 }
 
@@ -181,8 +196,12 @@ proptest! {
         bytes in 60u32..65_536,
         is_short: bool,
         has_priority: bool,
+        bursts: bool,
     ) {
-        let site = site(&[(rate, propagation_ns)], has_priority);
+        let mut site = site(&[(rate, propagation_ns)], has_priority);
+        if bursts {
+            site = bursting(site);
+        }
         let queues = TunnelQueues::<Cell<u64>>::default();
         let class = if is_short { Class::Short } else { Class::Long };
         LivePaths::new(&site, &queues, Some(class), sent_ns).send(path(0), 1_500);
@@ -192,14 +211,19 @@ proptest! {
     }
 
     /// One flow over tunnels that are FIFOs of the stated rates and delays: each packet arrives after
-    /// the one before, whatever else the tunnels carry.
+    /// the one before, whatever else the tunnels carry. Behind bursts so do full packets: what a burst lets go at
+    /// once arrives by its own time on the wire alone, a small packet ahead of a large one.
     #[test]
     fn flow_stays_in_order_where_tunnels_are_as_stated(
         tunnels in proptest::collection::vec((1u64..100, 0u64..40), 1..6),
         packets in proptest::collection::vec((0u64..2_000_000, 60u32..1_515, any::<bool>()), 1..300),
+        bursts: bool,
     ) {
         let tunnels: Vec<_> = tunnels.iter().map(|(rate, ms)| (rate * MBIT, ms * 1_000_000)).collect();
-        let site = site(&tunnels, false);
+        let mut site = site(&tunnels, false);
+        if bursts {
+            site = bursting(site);
+        }
         let queues = TunnelQueues::<Cell<u64>>::default();
         let mut fifos = Fifos::default();
         let mut flow = [EarliestFlow::default(); 2];
@@ -207,6 +231,7 @@ proptest! {
         for (gap_ns, bytes, is_other) in packets {
             now_ns += gap_ns;
             let paths = LivePaths::new(&site, &queues, Some(Class::Long), now_ns);
+            let bytes = if bursts { 1_514 } else { bytes };
             let packet = Packet { now_ns, bytes, flow_hash: is_other.into() };
             let of = usize::from(is_other);
             let (chosen, _) =
@@ -219,4 +244,149 @@ proptest! {
             last_ns[of] = arrives_ns;
         }
     }
+}
+
+/// A shaper with a queue: packets leave in order, each when its time begins, after a pause some ahead of that.
+struct Shaper {
+    tunnel: TunnelPath,
+    /// Time and length of what has come, with when it leaves.
+    packets: Vec<(u64, u64, u64)>,
+    free_at_ns: u64,
+}
+
+impl Shaper {
+    fn new(tunnel: TunnelPath) -> Self {
+        Self {
+            tunnel,
+            packets: Vec::new(),
+            free_at_ns: 0,
+        }
+    }
+
+    fn take(&mut self, now_ns: u64, bytes: u64) {
+        let leaves_ns = self
+            .free_at_ns
+            .saturating_sub(self.tunnel.burst_ns)
+            .max(now_ns);
+        self.packets.push((now_ns, bytes, leaves_ns));
+        self.free_at_ns = self.free_at_ns.max(now_ns) + self.tunnel.service.of(bytes);
+    }
+
+    /// What a right model holds at a time.
+    fn right_ns(&self, now_ns: u64) -> u64 {
+        let come = self.packets.iter().filter(|it| it.0 <= now_ns);
+        come.fold(0, |free_at_ns, it| {
+            free_at_ns.max(it.0) + self.tunnel.service.of(it.1)
+        })
+    }
+
+    /// A look while what should have left in the last `late_ns` is still there.
+    fn look(&self, now_ns: u64, late_ns: u64) -> QueueLook {
+        let waits = |it: &&(u64, u64, u64)| it.0 <= now_ns && it.2 > now_ns - late_ns;
+        QueueLook {
+            asked_ns: now_ns,
+            answered_ns: now_ns,
+            bytes: self.packets.iter().filter(waits).map(|it| it.1).sum(),
+            packet_bytes: 1_514,
+        }
+    }
+}
+
+/// Packets of so many bytes each, one after the other as fast as the tunnel is, and a look every `every_ns` from
+/// when they have begun to wait; by how much the model is wrong after that, which was so much in the beginning.
+fn error_after_looks(
+    tunnel: TunnelPath,
+    (bytes, every_ns): (u64, u64),
+    error_ns: i64,
+    late_ns: impl Fn(u64) -> u64,
+) -> i64 {
+    let (mut shaper, mut comparison) = (Shaper::new(tunnel), Comparison::default());
+    let begin_ns = 1_000_000_000;
+    // Ten, and as many as leave, so that some wait all the time.
+    (0..10).for_each(|_| shaper.take(begin_ns, bytes));
+    let gap_ns = tunnel.service.of(bytes);
+    for number in 1..2_300_000_000 / gap_ns {
+        shaper.take(begin_ns + number * gap_ns, bytes);
+    }
+    let mut wrong_ns = error_ns;
+    for number in 1..200 {
+        let at_ns = begin_ns + number * every_ns;
+        let right_ns = shaper.right_ns(at_ns);
+        let model_ns = right_ns.saturating_add_signed(wrong_ns);
+        let look = shaper.look(at_ns, late_ns(number));
+        wrong_ns += comparison.look(&tunnel, model_ns, model_ns, &look);
+    }
+    wrong_ns
+}
+
+proptest! {
+    /// Whatever the error is, and where now and then a timer is late so that more waits than should.
+    #[test]
+    fn model_comes_to_within_a_part_of_a_packet_of_its_queue(
+        error_ns in -30_000_000i64..30_000_000,
+        every_ns in 9_100_000u64..11_000_000,
+        bytes in 400u64..1_515,
+        bursts: bool,
+        is_late: bool,
+    ) {
+        let mut site = site(&[(8 * MBIT, 0)], false);
+        if bursts {
+            site = bursting(site);
+        }
+        let tunnel = site.tunnels[0];
+        let late_ns = |number| if is_late && number % 7 == 0 { 6_000_000 } else { 0 };
+        let wrong_ns = error_after_looks(tunnel, (bytes, every_ns), error_ns, late_ns);
+        // The looks take the longest packet there may be for the one in front.
+        let most_ns = tunnel.service.of(1_514) * 3 / 4;
+        prop_assert!(wrong_ns.unsigned_abs() < most_ns, "{wrong_ns}");
+    }
+}
+
+/// Packets and looks that nearly keep step: what is certain says a little more each time, and never all.
+#[test]
+fn model_comes_to_its_queue_where_looks_nearly_keep_step_with_packets() {
+    let tunnel = site(&[(8 * MBIT, 0)], false).tunnels[0];
+    let wrong_ns = error_after_looks(tunnel, (535, 10_163_098), 1_500_561, |_| 0);
+    assert!(wrong_ns.unsigned_abs() < 600_000, "{wrong_ns}");
+    let late_ns = |number| if number % 7 == 0 { 6_000_000 } else { 0 };
+    let wrong_ns = error_after_looks(tunnel, (1_000, 10_999_999), 27_751_086, late_ns);
+    assert!(wrong_ns.unsigned_abs() < 1_000_000, "{wrong_ns}");
+}
+
+#[test]
+fn empty_queue_tells_that_a_model_is_too_full_and_not_that_it_is_too_empty() {
+    let site = bursting(site(&[(8 * MBIT, 0)], false));
+    let (tunnel, now_ns) = (site.tunnels[0], 1_000_000_000);
+    let empty = QueueLook {
+        asked_ns: now_ns,
+        answered_ns: now_ns,
+        bytes: 0,
+        packet_bytes: 1_514,
+    };
+    let mut comparison = Comparison::default();
+    let mut correct = |model_ns| comparison.look(&tunnel, model_ns, model_ns, &empty);
+    for _ in 0..40 {
+        assert_eq!(correct(now_ns - 50_000_000), 0);
+    }
+    // A burst may have gone, and the packet behind it has its time.
+    let latest_ns = now_ns + tunnel.service.of(3 * 1_514);
+    assert_eq!(correct(latest_ns), 0);
+    assert_eq!(correct(latest_ns + 7_000), -7_000);
+}
+
+#[test]
+fn correction_is_of_the_queue_of_all_and_loses_no_packet() {
+    let (site, queues) = (
+        site(&[(8 * MBIT, 0)], true),
+        TunnelQueues::<Cell<u64>>::default(),
+    );
+    LivePaths::new(&site, &queues, Some(Class::Short), 5_000).send(path(0), 1_000);
+    let before_ns = queues.free_at_ns(path(0));
+    queues.correct(path(0), -3);
+    queues.correct(path(0), 1);
+    assert_eq!(queues.free_at_ns(path(0)), before_ns - 2);
+    assert_eq!(queues.of[FIRST][0].get(), before_ns);
+    queues.correct(path(0), 0);
+    assert_eq!(queues.compared(path(0)), (3, 4));
+    assert_eq!(queues.compared(path(1)), (0, 0));
 }

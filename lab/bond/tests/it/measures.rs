@@ -3,12 +3,15 @@
 use std::{
     error::Error,
     fs, io,
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
 
-use flow_testbed::{namespace::TUN, require, require::Requirement::*, wait::within};
+use flow_testbed::{
+    built::assert_current, namespace::TUN, require, require::Requirement::*, wait::within,
+};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -91,11 +94,12 @@ fn cell_is_measured_with_all_that_is_promised_of_it() -> TestResult {
 /// With the daemon of this build, where it was built. How much a flow has in two seconds is the machine's
 /// to say as well: that it fills both tunnels is held by `balance` in the daemon's tests.
 #[test]
-fn balancers_are_measured_and_a_refused_one_is_named() -> TestResult {
+fn balancers_are_measured() -> TestResult {
     require_rig!();
     let splitter = Path::new(env!("CARGO_BIN_EXE_bond")).with_file_name("splitter");
     let program = splitter.display().to_string().leak();
     require!(File(program), FileSystem("bpf") => Ok(()));
+    assert_current(&splitter, "splitter-agent");
     let out = tempfile::tempdir()?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_bond"));
     command.args(["--quick", "--json", "--cell", CELL, "--seeds", "1"]);
@@ -108,14 +112,39 @@ fn balancers_are_measured_and_a_refused_one_is_named() -> TestResult {
     let rows = rows.as_array().expect("an array");
     let mut schemes: Vec<_> = rows.iter().map(|row| row["scheme"].as_str()).collect();
     schemes.sort_unstable();
-    assert_eq!(schemes, [Some("letflow"), Some("tr")], "{rows:?}");
+    let expected = ["letflow", "tr", "tr_paper"].map(Some);
+    assert_eq!(schemes, expected, "{said}");
     for row in rows {
         for figure in ["goodput_mbit", "rtt_p50_ms", "short_mean_ms"] {
             assert!(row[figure].as_f64() > Some(0.0), "{figure} of {row}");
         }
         assert!(row["packets"].as_u64() > Some(100), "{row}");
     }
-    let line = "not available: tr_paper with 30+8: the splitter refuses it";
+    Ok(())
+}
+
+#[test]
+fn what_the_splitter_refuses_is_named_and_not_measured() -> TestResult {
+    require_rig!();
+    let out = tempfile::tempdir()?;
+    let splitter = out.path().join("splitter");
+    fs::write(
+        &splitter,
+        "#!/bin/sh\necho \"$2:1: balance is not for me\" >&2\nexit 2\n",
+    )?;
+    fs::set_permissions(&splitter, fs::Permissions::from_mode(0o755))?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bond"));
+    command.args(["--quick", "--json", "--cell", CELL, "--seeds", "1"]);
+    command.args(["--seconds", "1", "--scheme", "best_single,tr"]);
+    command.arg("--splitter").arg(&splitter);
+    let output = command.arg("--out").arg(out.path().join("rows")).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let rows: Value = serde_json::from_slice(&output.stdout)?;
+    let all = rows.as_array().expect("an array");
+    assert_eq!(all.len(), 1, "{rows}");
+    assert_eq!(all[0]["scheme"], "best_single");
+    let line = "not available: tr with 30+8: the splitter refuses it: 1: balance is not for me";
     assert!(said.contains(line), "{said}");
     Ok(())
 }

@@ -33,6 +33,7 @@ fn outcome() -> Outcome {
             flow(SizeClass::Long, 1_000_000, 400, true),
         ],
         arrivals: Arrivals {
+            longest_stall: Duration::ZERO,
             packets: 2_000,
             out_of_order: 1,
         },
@@ -40,6 +41,8 @@ fn outcome() -> Outcome {
         path_share: vec![0.7, 0.3],
         ns_per_packet: Some(250.4),
         cpu_s: 1.25,
+        memory_bytes: Some(12_500_000),
+        prediction_error_us: Some(80.5),
     }
 }
 
@@ -56,7 +59,8 @@ fn row_has_all_that_is_promised_of_it() {
         "size_class": "short", "flows": 2, "unfinished": 1,
         "mean_ms": 20.0, "p99_ms": row.p99_ms, "predicted_mean_ms": 15.0,
         "goodput": 1.0, "out_of_order": 0.0005, "retransmits": 3, "path_share": [0.7, 0.3],
-        "ns_per_packet": 250.4, "cpu_s": 1.25, "prediction_error_us": null,
+        "ns_per_packet": 250.4, "cpu_s": 1.25, "memory_mb": 12.5,
+        "prediction_error_us": 80.5,
     });
     assert_eq!(json, expected);
     assert!(row.p99_ms > Some(29.0), "{row:?}");

@@ -3,12 +3,13 @@
 use std::{
     error::Error,
     fs, io,
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
 
-use flow_testbed::{require, require::Requirement::*, wait::within};
+use flow_testbed::{built::assert_current, require, require::Requirement::*, wait::within};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -58,7 +59,7 @@ fn cell_is_measured_with_all_that_is_promised_of_it() -> TestResult {
         for figure in ["mean_ms", "p99_ms", "goodput", "cpu_s"] {
             assert!(row[figure].as_f64() > Some(0.0), "{figure} of {row}");
         }
-        for none in ["ns_per_packet", "prediction_error_us"] {
+        for none in ["ns_per_packet", "prediction_error_us", "memory_mb"] {
             assert!(row[none].is_null(), "{none} of {row}");
         }
         assert!(row["retransmits"].is_u64() && row["seed"] == 1, "{row}");
@@ -87,11 +88,12 @@ fn cell_is_measured_with_all_that_is_promised_of_it() -> TestResult {
 
 /// With the daemon of this build, where it was built.
 #[test]
-fn balancers_of_the_splitter_are_measured_and_refused_ones_are_named() -> TestResult {
+fn balancers_of_the_splitter_are_measured() -> TestResult {
     require_rig!();
     let splitter = Path::new(env!("CARGO_BIN_EXE_fabric")).with_file_name("splitter");
     let program = splitter.display().to_string().leak();
     require!(File(program), FileSystem("bpf") => Ok(()));
+    assert_current(&splitter, "splitter-agent");
     let out = tempfile::tempdir()?;
     // Three leaves: to the leaf that sends, all others lie behind the same links.
     let mut command = fabric(
@@ -107,17 +109,45 @@ fn balancers_of_the_splitter_are_measured_and_refused_ones_are_named() -> TestRe
     println!("{rows}");
     let all = rows.as_array().expect("an array");
     let of = |name: &str| all.iter().filter(|it| it["scheme"] == name).count();
-    assert_eq!([of("tr"), of("letflow"), all.len()], [3, 3, 6], "{rows}");
+    assert_eq!([of("tr"), of("letflow"), of("tr_paper")], [3; 3], "{said}");
+    assert_eq!(all.len(), 9, "{rows}");
     for row in all {
         assert!(row["mean_ms"].as_f64() > Some(0.0), "{row}");
         assert!(row["ns_per_packet"].as_f64() > Some(1.0), "{row}");
-        // Both are used, by `tr` the faster one more.
+        // A daemon at each of three leaves, of some megabytes, and the flow tables of each.
+        assert!(row["memory_mb"].as_f64() > Some(3.0), "{row}");
+        // In the mean a model is right to within what waits for some packets.
+        let error_us = row["prediction_error_us"].as_f64().expect("a number");
+        assert!((0.0..20_000.0).contains(&error_us), "{row}");
+        // Both are used, by what predicts arrivals the faster one more.
         let share = row["path_share"][1].as_f64().expect("a number");
-        let most = if row["scheme"] == "tr" { 0.5 } else { 0.9 };
+        let most = if row["scheme"] == "letflow" { 0.9 } else { 0.5 };
         assert!((0.02..most).contains(&share), "{row}");
         assert!(row["predicted_mean_ms"].as_f64() > Some(0.0), "{row}");
     }
-    let line = "not available: tr_paper with 3x2-asym2.5-web_search: the splitter refuses it";
+    Ok(())
+}
+
+#[test]
+fn what_the_splitter_refuses_is_named_and_not_measured() -> TestResult {
+    require_rig!();
+    let out = tempfile::tempdir()?;
+    let splitter = out.path().join("splitter");
+    fs::write(
+        &splitter,
+        "#!/bin/sh\necho \"$2:1: balance is not for me\" >&2\nexit 2\n",
+    )?;
+    fs::set_permissions(&splitter, fs::Permissions::from_mode(0o755))?;
+    let cell = "2x2-asym2.5-web_search-load0.3";
+    let mut command = fabric(&out.path().join("rows"), cell, "ecmp_flow,tr", 1);
+    let output = command.arg("--splitter").arg(&splitter).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let rows: Value = serde_json::from_slice(&output.stdout)?;
+    let all = rows.as_array().expect("an array");
+    assert!(all.iter().all(|it| it["scheme"] == "ecmp_flow"), "{rows}");
+    assert_eq!(all.len(), 3, "{rows}");
+    let line = "not available: tr with 2x2-asym2.5-web_search: the splitter refuses it: 1: balance is not for me";
     assert!(said.contains(line), "{said}");
     Ok(())
 }

@@ -171,6 +171,7 @@ mod tests {
                 interface: 7,
                 sent_bytes,
                 backlog_bytes,
+                backlog_packets: backlog_bytes.div_ceil(1_500),
                 drops: 0,
                 ecn_marks: 0,
             };
@@ -178,6 +179,7 @@ mod tests {
                 interface: 8,
                 sent_bytes: 0,
                 backlog_bytes: 0,
+                backlog_packets: 0,
                 drops: 0,
                 ecn_marks: 0,
             };

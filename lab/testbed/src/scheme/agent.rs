@@ -145,6 +145,23 @@ impl Agent {
         })
     }
 
+    /// Reads how often its models of queues were held against these, and by how many seconds they were wrong then
+    /// in sum, of all tunnels; `None` where that cannot be read.
+    pub fn model_error(&self) -> Option<(f64, f64)> {
+        let exposition = self.border.enter(|| fetch("/metrics")).ok()?.ok()?;
+        Some((
+            sum(&exposition, "splitter_tunnel_model_looks_total"),
+            sum(&exposition, "splitter_tunnel_model_error_seconds_total"),
+        ))
+    }
+
+    /// The bytes of memory that the daemon has for itself, without files that the system may drop and read again;
+    /// `None` where that cannot be read.
+    pub fn own_bytes(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        resident_bytes(&status)
+    }
+
     /// Waits until the daemon says that its programs are at work.
     ///
     /// # Errors
@@ -250,6 +267,23 @@ fn counter(exposition: &str, name: &str) -> Option<u64> {
     value.parse().ok()
 }
 
+/// The sum of the counters of a family, whatever their labels.
+fn sum(exposition: &str, family: &str) -> f64 {
+    let values = exposition.lines().filter_map(|line| {
+        let rest = line.strip_prefix(family)?;
+        let labels = rest.strip_prefix('{')?;
+        labels.rsplit_once(' ')?.1.parse::<f64>().ok()
+    });
+    values.sum()
+}
+
+/// The memory of a process that is no file's, as the kernel tells it.
+fn resident_bytes(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|it| it.strip_prefix("RssAnon:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib * 1_024)
+}
+
 fn prepare_error(path: &Path) -> impl FnOnce(io::Error) -> SchemeError + use<> {
     let path = path.to_owned();
     move |source| SchemeError::Prepare { path, source }
@@ -342,6 +376,20 @@ http.server.HTTPServer(("127.0.0.1", 9461), Ready).serve_forever()
         );
         require!(FileSystem("bpf"));
         pretend("").expect("it starts, is ready and ends");
+    }
+
+    #[test]
+    fn sum_is_of_all_tunnels_and_of_no_other_family() {
+        let text = "# HELP a_total A.\na_total{device=\"x y\"} 2\na_total{device=\"z\"} 0.5\na_total_more{} 9\n";
+        assert_eq!(sum(text, "a_total"), 2.5);
+        assert_eq!(sum(text, "b_total"), 0.0);
+    }
+
+    #[test]
+    fn memory_is_what_no_file_has() {
+        let text = "VmRSS:\t   20404 kB\nRssAnon:\t    8188 kB\nRssFile:\t   12216 kB\n";
+        assert_eq!(resident_bytes(text), Some(8_188 << 10));
+        assert_eq!(resident_bytes("VmRSS:\t20404 kB\n"), None);
     }
 
     #[test]

@@ -89,7 +89,10 @@ impl Border {
                     Chooser::Ecmp(Ecmp { seed }, Box::new(paths))
                 }
                 Scheme::Tr { .. } => Chooser::Earliest(Box::new(Earliest {
-                    balancer: EarliestArrival { seed },
+                    balancer: EarliestArrival {
+                        seed,
+                        ..EarliestArrival::default()
+                    },
                     site: site(settings, rates),
                     queues: TunnelQueues::default(),
                     config,
@@ -179,6 +182,7 @@ fn site(settings: &TwinSettings, rates: &[u64]) -> SitePaths {
             propagation_ns: uplink.round_trip_ns / 2,
             service: ServiceTime::from_bits_per_second(*rate),
             queue_ns: settings.buffer_ms * 1_000_000,
+            burst_ns: 0,
             weight: 1,
             mark: 0,
         };

@@ -62,15 +62,15 @@ section! {
         /// Packets choose among the tunnels of the site, which are one list then, in one of these
         /// ways: "tr" (the earliest arrival that keeps the flow in order), "drb" and "presto" (turns
         /// for each packet, and for each 64 KB), "ecmp", "rps" and "letflow" (by weight: a hash of the
-        /// flow, chance for each packet, and chance after a pause). Known and refused yet: "tr-paper"
-        /// (TR to the letter), "placement".
+        /// flow, chance for each packet, and chance after a pause), "tr-paper" (TR to the letter of its
+        /// paper, to compare: flows do not stay in order). Known and refused yet: "placement".
         balance: Option<Balance> = key("balance", Reload, word())
             .optional("each flow has a tunnel of its class")
             .examples(&["\"tr\""])
             .off()
             .trade_off(
                 "With `tr` [one flow fills several tunnels](../how-to/uplinks-as-one.md), in order. \
-                 Needs `steering.mode = \"mark\"`, and `tr` all rates.",
+                 Needs `steering.mode = \"mark\"`, and `tr` and `tr-paper` all rates.",
             );
 
         /// These interfaces face the site. Traffic that *arrives* here is split.

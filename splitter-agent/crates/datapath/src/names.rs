@@ -51,12 +51,20 @@ pub(super) const BALANCER: &str = "BALANCER";
 pub(super) const SITE_PATHS: &str = "SITE_PATHS";
 pub(super) const PATH_COUNTERS: &str = "PATH_COUNTERS";
 pub(super) const PATH_FLOWS: &str = "PATH_FLOWS";
+pub(super) const PATH_QUEUES: &str = "PATH_QUEUES";
+pub(super) const PATH_SHORT_FLOWS: &str = "PATH_SHORT_FLOWS";
 pub(super) const PATH_FLOW_MASK: &str = "PATH_FLOW_MASK";
 /// All that only a program has that chooses among tunnels.
-pub(super) const BALANCING: [&str; 4] = [SITE_PATHS, PATH_COUNTERS, PATH_FLOWS, "PATH_QUEUES"];
+pub(super) const BALANCING: [&str; 5] = [
+    SITE_PATHS,
+    PATH_COUNTERS,
+    PATH_FLOWS,
+    PATH_SHORT_FLOWS,
+    PATH_QUEUES,
+];
 /// What programs of the same build go on with when their tables are made anew: all that holds
 /// something longer than for a packet, besides the tables and the settings, which say how these lie.
-pub(super) const CARRIED: [&str; 21] = [
+pub(super) const CARRIED: [&str; 22] = [
     COUNTERS,
     TUNNELS,
     OWN_SHARE,
@@ -77,7 +85,8 @@ pub(super) const CARRIED: [&str; 21] = [
     SITE_PATHS,
     PATH_COUNTERS,
     PATH_FLOWS,
-    "PATH_QUEUES",
+    PATH_SHORT_FLOWS,
+    PATH_QUEUES,
 ];
 
 /// The name of a map in the object, where pins and messages call it by another: what programs have the

@@ -47,12 +47,12 @@ const _: () = {
     assert!(size_of::<EgressCounts>() == 200);
     assert!(size_of::<FlowKeyV6>() == 40);
     assert!(size_of::<Generation>() == 8);
-    assert!(size_of::<PathCounters>() == 512);
+    assert!(size_of::<PathCounters>() == 768);
     assert!(size_of::<PrefixLengths>() == 33_280);
     assert!(size_of::<QueueSearch>() == 32);
     assert!(size_of::<ReverseEntry>() == 32);
     assert!(size_of::<ShortQueues>() == 24);
-    assert!(size_of::<SitePaths>() == 544);
+    assert!(size_of::<SitePaths>() == 688);
     assert!(size_of::<TapEntry>() == 32);
     assert!(size_of::<Settings>() == 688);
 };

@@ -2,7 +2,7 @@
 
 use aya::maps::{Array, Map, MapData, MapInfo, PerCpuArray};
 use flow_balance::ServiceTime;
-use splitter_config::{Config, Tunnel};
+use splitter_config::{Balance, Config, Tunnel};
 use splitter_policy::paths::{PathCounters, SitePaths, TunnelPath};
 
 use super::error::{map_error, typed};
@@ -14,6 +14,10 @@ use super::{Dataplane, KernelError, Pins, TableSizes};
 const UNKNOWN_QUEUE_NS: u64 = 200_000_000;
 /// A silence that ends a flowlet: LetFlow's 500 us are for a fabric; tunnels differ by milliseconds.
 const FLOWLET_GAP_NS: u64 = 50_000_000;
+/// What the agent's shapers let go at once at the least: their timers are not set for less.
+const LEAST_BURST_NS: u64 = 250_000;
+/// However short round trips are: hosts that wait for a timer of their own are still there.
+const LEAST_ROUND_TRIP_NS: u64 = 10_000_000;
 
 /// Describes the tunnels of a configuration for the program; none where it does not choose.
 /// `is_usable` is asked by the number of a tunnel, and `delay_ns` what was measured of it.
@@ -47,15 +51,44 @@ pub fn site_paths(
     if config.is_shared() {
         allow_for_bursts(&mut site);
     }
+    follow_delays(config, &mut site);
     Some(site)
 }
 
-/// A shaper lets two frames go at once, of 1,500 bytes and an Ethernet header, and the one after them
-/// when its time begins, not when it ends: what a busy tunnel is predicted to carry by some time is so
-/// much ahead. Only by how much tunnels differ in that counts.
+/// Sets what follows from the delays of the tunnels, for a description whose delays have been changed.
+pub fn follow_delays(config: &Config, site: &mut SitePaths) {
+    site.patience_ns = patience_ns(site);
+    if config.balance == Some(Balance::TrPaper) {
+        site.gap_ns = slowest_round_trip_ns(site);
+    }
+}
+
+/// What TCP bears: a quarter of the shortest round trip, and at least the time of two full frames in the slowest
+/// tunnel, for a small packet arrives earlier than a large one in front of it.
+fn patience_ns(site: &SitePaths) -> u64 {
+    const TWO_FRAMES: u64 = 2 * 1_514;
+    let known = || site.tunnels.iter().take(site.known.count_ones() as usize);
+    let nearest_ns = known().map(|it| it.propagation_ns).min().unwrap_or(0);
+    let frames_ns = known().map(|it| it.service.of(TWO_FRAMES)).max();
+    frames_ns.unwrap_or(0).max(nearest_ns / 2)
+}
+
+/// The round trip of the slowest tunnel while nothing waits, after which the paper takes a silent short
+/// flow off a path.
+fn slowest_round_trip_ns(site: &SitePaths) -> u64 {
+    let there_ns = site.tunnels.iter().map(|it| it.propagation_ns).max();
+    there_ns
+        .unwrap_or(0)
+        .saturating_mul(2)
+        .max(LEAST_ROUND_TRIP_NS)
+}
+
+/// A shaper lets two frames go at once, of 1,500 bytes and an Ethernet header, and what comes after them
+/// when its time begins, not when it ends, so that a full frame arrives its own time ahead of what is predicted.
+/// Only by how much tunnels differ in that counts.
 fn allow_for_bursts(site: &mut SitePaths) {
-    const AHEAD_BYTES: u64 = 3 * 1_514;
-    let ahead_ns = |it: &TunnelPath| it.service.of(AHEAD_BYTES);
+    const FRAME_BYTES: u64 = 1_514;
+    let ahead_ns = |it: &TunnelPath| it.service.of(FRAME_BYTES);
     let known = site
         .tunnels
         .iter_mut()
@@ -64,6 +97,8 @@ fn allow_for_bursts(site: &mut SitePaths) {
     let most_ns = known.iter().map(|it| ahead_ns(it)).max().unwrap_or(0);
     for path in known {
         path.propagation_ns += most_ns - ahead_ns(path);
+        path.burst_ns = path.service.of(2 * FRAME_BYTES).max(LEAST_BURST_NS);
+        path.queue_ns = path.queue_ns.saturating_add(path.burst_ns);
     }
 }
 
@@ -78,6 +113,7 @@ fn described(config: &Config, tunnel: &Tunnel, measured_ns: Option<u64>) -> Tunn
         propagation_ns: stated_ns.or(measured_ns).unwrap_or(0),
         service: ServiceTime::from_bits_per_second(rate),
         queue_ns,
+        burst_ns: 0,
         weight: tunnel.weight.get().into(),
         mark: 0,
     }
@@ -170,8 +206,12 @@ mod tests {
     use super::*;
 
     fn paths(policy: &str) -> SitePaths {
+        paths_by("tr", policy)
+    }
+
+    fn paths_by(balance: &str, policy: &str) -> SitePaths {
         let text = format!(
-            "lan = 'l'\nbalance = 'tr'\npolicy = '{policy}'\n\
+            "lan = 'l'\nbalance = '{balance}'\npolicy = '{policy}'\n\
              [[tunnels]]\ndevice = 'a'\nrate_mbit = 40\ndelay_ms = 10\n\
              [[tunnels]]\ndevice = 'b'\nrate_mbit = 10\n\
              [short]\n[long]\n[steering]\nmode = 'mark'\n[share]\nshape_percent = 100\n"
@@ -191,7 +231,18 @@ mod tests {
         // Stated, and measured.
         assert_eq!(delays, [10_000_000, 3_000_000]);
         assert_eq!([0, 1].map(|it| site.tunnels[it].mark), [0x80, 0x100]);
+        // Two frames at 10 Mbit/s are more than a half of 3 ms.
+        assert_eq!(site.patience_ns / 1_000, 2_422);
         assert_eq!(site.has_priority, 0);
+    }
+
+    #[test]
+    fn short_flow_of_the_paper_is_forgotten_after_the_slowest_round_trip() {
+        assert_eq!(paths("share").gap_ns, FLOWLET_GAP_NS);
+        // 10 ms and 3 ms, one way.
+        assert_eq!(paths_by("tr-paper", "dedicated").gap_ns, 20_000_000);
+        let near = SitePaths::default();
+        assert_eq!(slowest_round_trip_ns(&near), LEAST_ROUND_TRIP_NS);
     }
 
     #[test]
@@ -208,12 +259,14 @@ mod tests {
     fn faster_shaper_is_less_ahead() {
         let site = paths("share");
         let delays = [0, 1].map(|it| site.tunnels[it].propagation_ns);
-        // 4,542 bytes take 3,634 us at 10 Mbit/s, and a quarter of that at 40.
+        // 1,514 bytes take 1,211 us at 10 Mbit/s, and a quarter of that at 40.
         assert_eq!(delays[1], 3_000_000);
         assert!(
-            delays[0].abs_diff(10_000_000 + 2_725_200) < 1_000,
+            delays[0].abs_diff(10_000_000 + 908_400) < 1_000,
             "{delays:?}"
         );
+        let bursts = [0, 1].map(|it| site.tunnels[it].burst_ns / 1_000);
+        assert_eq!(bursts, [605, 2_422]);
         assert_eq!(site.has_priority, 1);
     }
 }

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 use splitter_config::SiteName;
-use splitter_datapath::{Dataplane, KernelError};
+use splitter_datapath::{Dataplane, KernelError, PathQueues};
 use splitter_netlink::InterfaceName;
-use splitter_policy::paths::{PathCounters, SitePaths};
+use splitter_policy::paths::{PathCounters, PathId, SitePaths};
 
 use crate::TunnelEgress;
 
@@ -12,20 +12,29 @@ use crate::TunnelEgress;
 pub(crate) struct Choices {
     site: SitePaths,
     counters: PathCounters,
+    queues: Option<PathQueues>,
 }
 
 impl Choices {
     /// Reads them; none where no packet chooses.
     pub(crate) fn read(dataplane: &Dataplane) -> Result<Option<Self>, KernelError> {
         let (site, counters) = (dataplane.site_paths()?, dataplane.path_counters()?);
-        Ok(site
-            .zip(counters)
-            .map(|(site, counters)| Self { site, counters }))
+        let Some((site, counters)) = site.zip(counters) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            site,
+            counters,
+            queues: dataplane.path_queues()?,
+        }))
     }
 
     /// What goes for the tunnel of this number, in the order of the configuration.
     pub(crate) fn of(&self, number: usize) -> Option<Chosen> {
         let counters = &self.counters;
+        let queues = self.queues.as_ref().map(PathQueues::queues);
+        let compared = queues.zip(PathId::new(number));
+        let (looks, wrong_ns) = compared.map_or((0, 0), |(queues, path)| queues.compared(path));
         Some(Chosen {
             is_usable: self.site.usable >> number & 1 == 1,
             delay_ns: self.site.tunnels.get(number)?.propagation_ns,
@@ -35,6 +44,10 @@ impl Choices {
                 other: *counters.other_packets.get(number)?,
             },
             bytes: *counters.bytes.get(number)?,
+            changes: *counters.changes.get(number)?,
+            refusals: *counters.refusals.get(number)?,
+            looks,
+            wrong_ns,
         })
     }
 }
@@ -49,8 +62,62 @@ pub struct Chosen {
     pub delay_ns: u64,
     /// Packets that chose it.
     pub packets: ByClass,
-    /// Their bytes, with an Ethernet header on each.
+    /// Their bytes, as the tunnel's device counts them.
     pub bytes: u64,
+    /// Those of which the packet before in their flow had taken another tunnel.
+    pub changes: u64,
+    /// Those that would have arrived earlier by another tunnel, where they would have overtaken their flow; only
+    /// with `balance = "tr"`.
+    pub refusals: u64,
+    /// How often the model of the queue in front of it was held against the queue.
+    pub looks: u64,
+    /// By how much the model was found wrong then, and mended, in sum.
+    pub wrong_ns: u64,
+}
+
+impl Chosen {
+    /// Reads what packets have chosen, in the order of the configuration's tunnels and beyond these; nothing where
+    /// they do not choose.
+    ///
+    /// # Errors
+    /// When the maps cannot be read.
+    pub fn read_all(dataplane: &Dataplane) -> Result<Vec<Self>, KernelError> {
+        let choices = Choices::read(dataplane)?;
+        let all = |it: Choices| (0..).map_while(|number| it.of(number)).collect();
+        Ok(choices.map(all).unwrap_or_default())
+    }
+}
+
+/// Shows how packets chose a tunnel of late; nothing where they do not, or nothing is known yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ChosenRates {
+    /// Packets a second that chose it.
+    pub chosen_packets_per_s: Option<f64>,
+    /// The part of them, from 0 to 1, of which the packet before in their flow had taken another tunnel.
+    pub chosen_changes_ratio: Option<f64>,
+    /// The part of them, from 0 to 1, that would have arrived earlier by another tunnel, where they would have
+    /// overtaken their flow.
+    pub chosen_refusals_ratio: Option<f64>,
+    /// By how much the model of the queue in front of it was found wrong, and mended, in the mean.
+    pub model_error_us: Option<f64>,
+}
+
+impl ChosenRates {
+    /// Returns what rose between two looks, `seconds` apart.
+    #[must_use]
+    pub fn new(before: &Chosen, now: &Chosen, seconds: f64) -> Self {
+        // Programs that take the place of others count from zero.
+        let rose = |count: fn(&Chosen) -> u64| Some(count(now).checked_sub(count(before))? as f64);
+        let packets = rose(|it| it.packets.counts().iter().sum());
+        let by = |of: Option<f64>, all: Option<f64>| Some(of? / all.filter(|it| *it > 0.0)?);
+        let error_ns = by(rose(|it| it.wrong_ns), rose(|it| it.looks));
+        Self {
+            chosen_packets_per_s: by(packets, Some(seconds)),
+            chosen_changes_ratio: by(rose(|it| it.changes), packets),
+            chosen_refusals_ratio: by(rose(|it| it.refusals), packets),
+            model_error_us: error_ns.map(|it| it / 1e3),
+        }
+    }
 }
 
 /// Packets by the class of their flow.
@@ -88,8 +155,16 @@ pub struct ChosenRow {
     pub delay_ms: f64,
     /// Packets that chose it since the program was loaded.
     pub packets: ByClass,
-    /// Their bytes, with an Ethernet header on each.
+    /// Their bytes, as the tunnel's device counts them.
     pub bytes: u64,
+    /// Packets of which the one before in their flow had taken another tunnel.
+    pub changes: u64,
+    /// Packets that would have arrived earlier by another tunnel, where they would have overtaken their flow; only
+    /// with `balance = "tr"`.
+    pub refusals: u64,
+    /// By how much the model of the queue in front of it was found wrong, and mended, in the mean of all times that
+    /// it was held against the queue; none before the first.
+    pub model_error_us: Option<f64>,
     /// Their share of the bytes of all tunnels, from 0 to 1; none before the first packet.
     pub share: Option<f64>,
 }
@@ -108,8 +183,47 @@ impl ChosenRow {
                 delay_ms: it.delay_ns as f64 / 1e6,
                 packets: it.packets,
                 bytes: it.bytes,
+                changes: it.changes,
+                refusals: it.refusals,
+                model_error_us: (it.looks > 0).then(|| it.wrong_ns as f64 / 1e3 / it.looks as f64),
                 share: (all > 0).then(|| it.bytes as f64 / all as f64),
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_of_what_rose_between_two_looks() {
+        let looked = |packets, wrong_ns| Chosen {
+            packets: ByClass {
+                long: packets,
+                ..ByClass::default()
+            },
+            changes: packets / 2,
+            refusals: packets / 4,
+            looks: 10,
+            wrong_ns,
+            ..Chosen::default()
+        };
+        let (before, mut now) = (looked(1_000, 7_000), looked(1_800, 31_000));
+        let rates = ChosenRates::new(&before, &now, 2.0);
+        let expected = ChosenRates {
+            chosen_packets_per_s: Some(400.0),
+            chosen_changes_ratio: Some(0.5),
+            chosen_refusals_ratio: Some(0.25),
+            // Nobody looked meanwhile.
+            model_error_us: None,
+        };
+        assert_eq!(rates, expected);
+        now.looks += 8;
+        let rates = ChosenRates::new(&before, &now, 2.0);
+        assert_eq!(rates.model_error_us, Some(3.0));
+        // The other way round: by other programs.
+        let rates = ChosenRates::new(&now, &before, 2.0);
+        assert_eq!(rates, ChosenRates::default());
     }
 }

@@ -1,5 +1,6 @@
 //! What the kernel knows about each interface.
 
+use std::io;
 use std::net::IpAddr;
 
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
@@ -9,8 +10,10 @@ use netlink_packet_route::link::{
 };
 use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use rtnetlink::packet_core::{NLM_F_DUMP, Parseable as _};
 use serde::Serialize;
 
+use super::blocking::exchange;
 use super::{Family, InterfaceName};
 use super::{Netlink, NetlinkError};
 
@@ -153,7 +156,25 @@ fn list_present(names: &[String]) -> String {
     )
 }
 
+/// What interfaces are reported with, as linux/rtnetlink.h has it.
+const RTM_NEWLINK: u16 = 16;
+
 impl Interfaces {
+    /// Lists those of the network namespace of the calling thread, within this call.
+    ///
+    /// # Errors
+    /// The kernel's, and `InvalidData` for an answer that is not understood.
+    pub fn now() -> io::Result<Self> {
+        let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let answers = exchange(question, NLM_F_DUMP)?;
+        let described = answers.iter().filter(|it| it.kind == RTM_NEWLINK);
+        let links = described.map(|it| LinkMessage::parse(&it.payload));
+        let links = links
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        Ok(links.into_iter().map(interface).collect())
+    }
+
     /// The interface of that name.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ pub struct RootQueue {
     pub sent_bytes: u64,
     /// Bytes that wait in it now.
     pub backlog_bytes: u32,
+    /// Packets that these are; several segments may be one.
+    pub backlog_packets: u32,
     /// Packets that it has dropped since it was made, modulo 2^32.
     pub drops: u32,
     /// Packets that were marked as congested (ECN) by it and by all that are below it, each of which
@@ -72,6 +74,7 @@ fn root_queue(message: &TcMessage) -> Option<RootQueue> {
         interface: message.header.index.cast_unsigned(),
         sent_bytes: 0,
         backlog_bytes: 0,
+        backlog_packets: 0,
         drops: 0,
         ecn_marks: 0,
     };
@@ -80,6 +83,7 @@ fn root_queue(message: &TcMessage) -> Option<RootQueue> {
             TcStats2::Basic(basic) => queue.sent_bytes = basic.bytes,
             TcStats2::Queue(of_queue) => {
                 queue.backlog_bytes = of_queue.backlog;
+                queue.backlog_packets = of_queue.qlen;
                 queue.drops = of_queue.drops;
             }
             _ => {}

@@ -36,7 +36,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App) {
     frame.render_widget(Paragraph::new(bottom_line(app)), bottom);
     rest.height -= 1;
     if let Some(overview) = app.overview() {
-        for section in [classes(overview), tunnels(overview)] {
+        let sections = [classes(overview), tunnels(overview), choices(overview)];
+        for section in sections.into_iter().filter(|it| !it.rows.is_empty()) {
             let height = section.rows.len() as u16 + 1;
             if rest.height >= height + 1 + FLOW_LINES {
                 section.draw(frame, take(&mut rest, height));
@@ -310,6 +311,32 @@ fn tunnels(overview: &Overview) -> Section {
     }
 }
 
+/// How packets choose among the tunnels; no rows where they do not.
+fn choices(overview: &Overview) -> Section {
+    let rows = overview.tunnels.iter().filter_map(|row| {
+        let chosen = &row.chosen;
+        let error_s = chosen.model_error_us.map(|it| it / 1e6);
+        Some(vec![
+            plain(row.device.clone()),
+            plain(Format::Rate.number(chosen.chosen_packets_per_s?)),
+            plain(known(Format::Share, chosen.chosen_changes_ratio)),
+            plain(known(Format::Share, chosen.chosen_refusals_ratio)),
+            plain(known(Format::Seconds, error_s)),
+        ])
+    });
+    Section {
+        columns: vec![
+            column("CHOSEN", 15, false, 0),
+            column("PACKETS/S", 10, true, 1),
+            column("CHANGED", 8, true, 2),
+            column("HELD", 6, true, 3),
+            column("MODEL OFF BY", 12, true, 4),
+        ],
+        sorted: None,
+        rows: rows.collect(),
+    }
+}
+
 fn flow_section(flows: &[Flow], page: u16, (sort, reversed): (SortBy, bool)) -> Section {
     let rows = flows.iter().take(page.into()).map(|flow| {
         let row = &flow.row;
@@ -397,7 +424,7 @@ fn draw_help(frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(Paragraph::new(lines).style(HEADING), middle);
 }
 
-const HELP: [&str; 17] = [
+const HELP: [&str; 20] = [
     "q, Esc, Ctrl-C    end",
     "Up, Down, j, k    scroll by a line",
     "PgUp, PgDn        scroll by a page",
@@ -413,7 +440,10 @@ const HELP: [&str; 17] = [
     "comes back to the site, a dash where none is seen; the",
     "direction with * carries more. Packets, bytes and order",
     "are of both. FCT, of the last minute: first packet to",
-    "first FIN or RST.",
+    "first FIN or RST. CHANGED packets took another tunnel",
+    "than the one before of their flow, HELD ones arrive",
+    "later for the sake of order; what the model of a queue",
+    "was off by was mended.",
     "Any key leaves this.",
 ];
 

@@ -16,6 +16,13 @@ pub(super) fn show(overview: &Overview, json: bool) -> Result<()> {
     print(classes(overview).to_text())?;
     print(format_args!("\n{}", completion(overview).to_text()))?;
     print(format_args!("\n{}", tunnels(overview).to_text()))?;
+    if overview
+        .tunnels
+        .iter()
+        .any(|it| it.chosen.chosen_packets_per_s.is_some())
+    {
+        print(format_args!("\n{}", chosen(overview).to_text()))?;
+    }
     let (listed, all) = (overview.flows.len() as u64, overview.flows_matching);
     print(format_args!(
         "\n{} of {} flows",
@@ -132,6 +139,23 @@ fn tunnels(overview: &Overview) -> Table {
         ];
         table.row(sent.into_iter().skip(first));
         table.row(received.into_iter().skip(first));
+    }
+    table
+}
+
+/// How packets choose among the tunnels.
+fn chosen(overview: &Overview) -> Table {
+    let mut table = Table::new(["chosen", "packets/s", "changed", "held", "model off by"]);
+    for row in &overview.tunnels {
+        let chosen = &row.chosen;
+        let error_s = chosen.model_error_us.map(|it| it / 1e6);
+        table.row([
+            row.device.clone(),
+            known(Format::Rate, chosen.chosen_packets_per_s),
+            known(Format::Share, chosen.chosen_changes_ratio),
+            known(Format::Share, chosen.chosen_refusals_ratio),
+            known(Format::Seconds, error_s),
+        ]);
     }
     table
 }

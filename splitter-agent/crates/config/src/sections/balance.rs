@@ -29,7 +29,7 @@ enumeration! {
         Letflow = "letflow",
         /// By the earliest arrival that keeps the flow in order.
         Tr = "tr",
-        /// TR as the paper has it.
+        /// By the earliest arrival to the letter of the paper, long flows where the fewest short ones are.
         TrPaper = "tr-paper",
     }
 }
@@ -158,12 +158,6 @@ pub(super) fn choice_is_possible(source: &Source<'_>, config: &Config) {
         return;
     };
     let refuse = |problem: &str, remedy| top.contradiction("balance", problem.to_owned(), remedy);
-    if balance == Balance::TrPaper {
-        refuse(
-            "\"tr-paper\" is not built into the kernel program yet, where it takes more stack than there is",
-            "set balance to \"tr\"",
-        );
-    }
     if balance == Balance::Placement {
         refuse(
             "\"placement\" is not built into the kernel program yet, which does not count flows by tunnel",

@@ -70,6 +70,12 @@ fn only_what_predicts_arrivals_needs_rates() {
         );
         assert!(!config.balance.unwrap().needs_rates());
     }
+    for balance in ["'tr'", "'tr-paper'"] {
+        assert!(parse(&LISTED.replace("'tr'", balance)).is_ok());
+        let text = unrated.replace("'tr'", balance);
+        let reported = parse(&text).expect_err("of two tunnels the rate is not known");
+        assert!(reported.contains("rate must be known"), "{reported}");
+    }
 }
 
 #[test]
@@ -86,7 +92,6 @@ fn sharing_takes_any_number_of_them() {
 fn what_does_not_work_yet_is_refused_by_name() {
     for (from, to, expected) in [
         ("'tr'", "'placement'", "\"placement\" is not built"),
-        ("'tr'", "'tr-paper'", "\"tr-paper\" is not built"),
         ("'mark'", "'dscp'", "steering.mode = \"mark\""),
         ("'mark'", "'redirect'", "steering.mode = \"mark\""),
         ("balance = 'tr'", "", "without `balance` each class"),

@@ -22,7 +22,7 @@ const SECTIONS: Lines = &[
             "threshold = 3",
             "balance = 'tr'",
             "balance = 'fastest'",
-            "balance = 'tr-paper'",
+            "balance = 'placement'",
             "tunnels = [{ device = 'a' }, { device = 'b' }]",
             "lans = ['a']",
             "flows = 3",

@@ -5,8 +5,8 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
 use splitter_agent::overview::{
-    ClassRow, Completion, Filter, LeftRates, ReverseFlow, Selection, TableRow, TunnelHealth,
-    TunnelRow,
+    ChosenRates, ClassRow, Completion, Filter, LeftRates, ReverseFlow, Selection, TableRow,
+    TunnelHealth, TunnelRow,
 };
 use splitter_datapath::connections::Reverse;
 use splitter_datapath::flows::FlowRow;
@@ -36,6 +36,7 @@ pub(crate) fn overview(flows: u16) -> Overview {
         sent_packets_per_s: Some(3_500.0),
         received_packets_per_s: Some(2_100.0),
         left: LeftRates::default(),
+        chosen: ChosenRates::default(),
         rate_mbit: Some(100),
         share_used: Some(0.42),
         share_received: Some(0.07),
@@ -179,6 +180,30 @@ fn shows_everything_on_an_ordinary_terminal() {
     assert!(port(1_004) < port(1_000), "most packets first");
     let row = lines[2].split_whitespace().take(2);
     assert!(row.eq(["short", "long"]), "{}", lines[2]);
+}
+
+#[test]
+fn choices_among_tunnels_are_shown_where_packets_choose() {
+    let lines = drawn(&mut app(5), 80, 24);
+    assert!(!lines.concat().contains("CHANGED"), "{lines:#?}");
+    let mut overview = overview(5);
+    overview.tunnels[0].chosen = ChosenRates {
+        chosen_packets_per_s: Some(2_345.0),
+        chosen_changes_ratio: Some(0.36),
+        chosen_refusals_ratio: Some(0.21),
+        model_error_us: Some(170.0),
+    };
+    let mut app = app(0);
+    app.seen(Ok(overview));
+    let lines = drawn(&mut app, 80, 24);
+    assert_shows(&lines, &["CHOSEN", "CHANGED", "HELD", "FLOW", ":1004"]);
+    let row = lines.iter().find(|it| it.contains("2,345"));
+    let words: Vec<_> = row
+        .expect("a line of the tunnel")
+        .split_whitespace()
+        .collect();
+    let expected = ["wan0", "2,345", "36", "%", "21", "%", "170", "µs"];
+    assert_eq!(words, expected);
 }
 
 #[test]
