@@ -104,7 +104,7 @@ pub(crate) fn find_program(program: &str) -> Option<PathBuf> {
 pub(crate) fn is_root() -> bool {
     // The owner of /proc/self is the effective user: no library needed.
     use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
+    fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
 }
 
 fn home() -> Result<PathBuf> {
