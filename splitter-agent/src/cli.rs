@@ -292,14 +292,16 @@ pub(crate) struct TapArgs {
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done; for `doctor`: nothing failed; for `explain`: it is split; for `verify`: all paths are
-     as intended
-  1  failed; for `explain`: it is not split; for `verify`: a path is not as intended
+  0  done; for `doctor`: nothing failed; for `explain`: it is split;
+     for `verify`: all paths are as intended
+  1  failed; for `explain`: it is not split;
+     for `verify`: a path is not as intended
   2  the command line is wrong
   3  the configuration is wrong
-  4  not permitted: run it as root, or with CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON
-  5  in conflict with rules or routes that are not ours, with another instance, or with what
-     cannot change while an agent runs
+  4  not permitted: run it as root, or with CAP_NET_ADMIN, CAP_BPF and
+     CAP_PERFMON
+  5  in conflict with rules or routes that are not ours, with another
+     instance, or with what cannot change while an agent runs
   6  cannot be told";
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! `families` declares each; docs/src/reference/metrics.md has its tables from there, and a test
 //! compares it with a live scrape.
 
+mod completion;
 mod egress;
 mod families;
 mod health;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use flow_telemetry::otlp::Recorder;
-use flow_telemetry::{Descriptor, Metrics, NameError};
+use flow_telemetry::{Descriptor, Exemplars, Metrics, NameError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use splitter_datapath::{AttachedMode, Dataplane, KernelError};
@@ -24,7 +25,6 @@ use splitter_policy::config::Unit;
 use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::forward::Fallback;
-use splitter_policy::histogram::{Histogram, upper_bound_ns};
 use splitter_policy::pass_reason::PassReason;
 
 use self::families::Families;
@@ -57,6 +57,7 @@ pub fn registry(
     let families = Families::new()?;
     let collector = SplitterCollector {
         families: families.clone(),
+        slow: metrics.exemplars(&families.completion)?,
         instance: instance.to_owned(),
         monitor,
         health,
@@ -73,6 +74,7 @@ pub fn registry(
 #[derive(Debug)]
 struct SplitterCollector {
     families: Families,
+    slow: Exemplars,
     instance: String,
     monitor: Arc<Monitor>,
     health: SharedReport,
@@ -185,19 +187,7 @@ impl SplitterCollector {
             "class",
             Class::ALL.map(|class| (class.name(), counters.finished(class))),
         )?;
-        let mut completion = families.completion.encode(encoder)?;
-        for class in Class::ALL {
-            let labels = [("class", class.name())];
-            let Exposed {
-                sum_s,
-                count,
-                buckets,
-            } = Exposed::of(counters.completion(class));
-            completion
-                .encode_family(&labels)?
-                .encode_histogram::<NoLabelSet>(sum_s, count, &buckets, None)?;
-        }
-        Ok(())
+        self.encode_completion(encoder, counters)
     }
 
     fn encode_exceptions(
@@ -369,29 +359,6 @@ fn gauges<const N: usize>(
             .encode_gauge(&value)?;
     }
     Ok(())
-}
-
-/// A kernel histogram as Prometheus wants it.
-struct Exposed {
-    sum_s: f64,
-    count: u64,
-    buckets: Vec<(f64, u64)>,
-}
-
-impl Exposed {
-    fn of(histogram: &Histogram) -> Self {
-        let buckets = histogram.buckets.iter().enumerate().map(|(index, &count)| {
-            (
-                upper_bound_ns(index).map_or(f64::INFINITY, |bound_ns| bound_ns as f64 / 1e9),
-                count,
-            )
-        });
-        Self {
-            sum_s: histogram.sum_ns as f64 / 1e9,
-            count: histogram.buckets.iter().sum(),
-            buckets: buckets.collect(),
-        }
-    }
 }
 
 fn unreadable(error: KernelError) -> fmt::Error {

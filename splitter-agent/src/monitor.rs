@@ -2,14 +2,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use splitter_advise::{FlowSize, Sample, Sizes, ThresholdUnit};
 use splitter_control::stats::AgentStats;
 use splitter_datapath::flows::{FlowTotals, Swept, sweep};
+use splitter_datapath::slow_flows::{SlowFlow, SlowFlows};
 use splitter_datapath::{AttachedMode, Dataplane, KernelError, Pins};
 use splitter_policy::counters::FlowEvent;
-use splitter_policy::flow::FlowEntry;
+use splitter_policy::table::StoredFlow;
 
 /// The running instance, shared between the sweeper and the scrapes.
 ///
@@ -22,6 +23,7 @@ pub struct Monitor {
     attached: Mutex<Vec<AttachedMode>>,
     ledger: Mutex<Ledger>,
     sizes: Mutex<Sizes>,
+    slow: Mutex<SlowFlows>,
     stats: Arc<AgentStats>,
     since: Instant,
     reconciliations: AtomicU64,
@@ -54,6 +56,7 @@ impl Monitor {
             attached: Mutex::default(),
             ledger: Mutex::new(ledger),
             sizes: Mutex::default(),
+            slow: Mutex::default(),
             stats: Arc::default(),
             since: Instant::now(),
             reconciliations: AtomicU64::new(0),
@@ -74,6 +77,7 @@ impl Monitor {
         let (totals, ledger) = first_look(&dataplane)?;
         *lock(&self.ledger) = ledger;
         *lock(&self.totals) = totals;
+        lock(&self.slow).begin_again();
         *lock(&self.dataplane) = Arc::new(dataplane);
         Ok(())
     }
@@ -87,15 +91,20 @@ impl Monitor {
         let begun = Instant::now();
         let watched = self.dataplane();
         let mut ended = Vec::new();
-        let swept = sweep_pinned(watched.pins(), |entry| {
-            ended.push(FlowSize {
-                packets: entry.packets,
-                bytes: entry.bytes,
-            });
+        let mut look = lock(&self.slow).look();
+        let swept = sweep_pinned(watched.pins(), |StoredFlow { key, entry, .. }, is_freed| {
+            look.see(key, entry, is_freed);
+            if is_freed {
+                ended.push(FlowSize {
+                    packets: entry.packets,
+                    bytes: entry.bytes,
+                });
+            }
         })?;
         let Some(swept) = swept else {
             return Ok(());
         };
+        lock(&self.slow).settle(swept.at_ns, look, SystemTime::now());
         let started = watched.counters()?.events(FlowEvent::Started);
         let unseen = lock(&self.ledger).settle(started, &swept);
         let mut sizes = lock(&self.sizes);
@@ -120,6 +129,12 @@ impl Monitor {
         let sizes = lock(&self.sizes);
         let sample = sizes.sample(unit).clone();
         (sample, sizes.flows_per_second(), sizes.missed_share())
+    }
+
+    /// The last slow flow of each bucket of the completion times that surely is in it; as of the last
+    /// sweep.
+    pub fn slow_flows(&self) -> Vec<SlowFlow> {
+        lock(&self.slow).all()
     }
 
     /// Returns what the agent counts of itself.
@@ -184,7 +199,7 @@ const fn present(totals: &FlowTotals) -> u64 {
 
 fn first_look(dataplane: &Dataplane) -> Result<(FlowTotals, Ledger), KernelError> {
     // How long ago these flows ended is not known, so they tell no rate.
-    let swept = sweep_pinned(dataplane.pins(), |_| ())?.unwrap_or_default();
+    let swept = sweep_pinned(dataplane.pins(), |_, _| ())?.unwrap_or_default();
     let started = dataplane.counters()?.events(FlowEvent::Started);
     let ledger = Ledger {
         gone_before: started.saturating_sub(present(&swept.totals)),
@@ -195,9 +210,12 @@ fn first_look(dataplane: &Dataplane) -> Result<(FlowTotals, Ledger), KernelError
 }
 
 /// Sweeps through handles of its own; `None` when the pins have gone.
-fn sweep_pinned(pins: &Pins, ended: impl FnMut(&FlowEntry)) -> Result<Option<Swept>, KernelError> {
+fn sweep_pinned(
+    pins: &Pins,
+    visit: impl FnMut(&StoredFlow, bool),
+) -> Result<Option<Swept>, KernelError> {
     let dataplane = Dataplane::open(pins)?;
-    dataplane.as_ref().map(|it| sweep(it, ended)).transpose()
+    dataplane.as_ref().map(|it| sweep(it, visit)).transpose()
 }
 
 /// A panic elsewhere does not make plain numbers wrong.

@@ -108,10 +108,10 @@ pub(crate) fn build(project: &Project, target: &str, out: &Path) -> Result<Vec<S
         .args(["fetch", "--locked", "--target", target])
         .current_dir(&project.root)
         .run()?;
-    let (compiler, package) = c_compiler(target);
-    if find_program(compiler).is_none() {
+    let (compiler, packages) = c_compiler(target);
+    if !has_headers(compiler) {
         bail!(
-            "compiling ring for {target} takes {compiler}; install it (Debian package {package})"
+            "compiling ring for {target} takes {compiler} and headers of a C library; install {packages}"
         );
     }
     let linker = format!(
@@ -158,12 +158,22 @@ pub(crate) fn emulator(processor: &str) -> Result<PathBuf> {
     })
 }
 
-/// What compiles the C of ring, which has no library to link, and the package that it comes from.
+/// What compiles the C of ring, which has no library to link, and Debian's packages that it and the headers
+/// come from.
 fn c_compiler(target: &str) -> (&'static str, &'static str) {
     match target.starts_with("aarch64") && std::env::consts::ARCH != "aarch64" {
-        true => ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
+        true => (
+            "aarch64-linux-gnu-gcc",
+            "gcc-aarch64-linux-gnu and libc6-dev-arm64-cross",
+        ),
         false => ("musl-gcc", "musl-tools"),
     }
+}
+
+/// Whether a compiler is there with headers, which a cross compiler's package does not bring by itself.
+fn has_headers(compiler: &str) -> bool {
+    let preprocess = ["-E", "-x", "c", "-include", "stdlib.h", "/dev/null"];
+    Run::new(compiler).args(preprocess).succeeds()
 }
 
 /// Keeps paths of this machine out of the programs, in the form of `CARGO_ENCODED_RUSTFLAGS`.
@@ -271,7 +281,16 @@ fn split(objcopy: &Objcopy, built: &Path, program: &Path) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::differing_lines;
+    use super::{c_compiler, differing_lines, has_headers};
+
+    #[test]
+    fn compiler_is_there_with_headers_or_not_at_all() {
+        // It is compiled with, where these tests are.
+        assert!(has_headers("cc"));
+        assert!(!has_headers("cc-of-no-processor"));
+        let (_, packages) = c_compiler("aarch64-unknown-linux-musl");
+        assert!(std::env::consts::ARCH == "aarch64" || packages.contains("libc6-dev"));
+    }
 
     #[test]
     fn line_that_one_list_lacks_at_its_end_is_noticed() {

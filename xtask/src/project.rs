@@ -1,7 +1,7 @@
 //! Where the project and what is built from it lie.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
 };
 
@@ -23,10 +23,7 @@ impl Project {
     /// Finds the tree that this binary was compiled in, whatever the current
     /// directory.
     pub(crate) fn locate() -> Result<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
-            .context("xtask does not lie in a workspace")?
-            .to_owned();
+        let root = root()?;
         let metadata = command::cargo()
             .args([
                 "metadata",
@@ -43,6 +40,36 @@ impl Project {
             target: metadata.target_directory,
         })
     }
+}
+
+/// The root of the tree that this binary was compiled in.
+pub(crate) fn root() -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    let root = root.context("xtask does not lie in a workspace")?;
+    Ok(root.to_owned())
+}
+
+/// Finds the workspaces of a tree, which have a `Cargo.lock` each, sorted: what cargo is asked about one of
+/// them says nothing of the others.
+pub(crate) fn workspaces(tree: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut directories = vec![tree.to_owned()];
+    while let Some(directory) = directories.pop() {
+        let entries = fs::read_dir(&directory);
+        let entries = entries.with_context(|| format!("cannot read {}", directory.display()))?;
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name();
+            let is_built = name == "target" || name.to_string_lossy().starts_with('.');
+            if entry.file_type()?.is_dir() && !is_built {
+                directories.push(entry.path());
+            } else if name == "Cargo.lock" {
+                found.push(directory.clone());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// Where cargo keeps registries and tools.
@@ -77,7 +104,7 @@ pub(crate) fn find_program(program: &str) -> Option<PathBuf> {
 pub(crate) fn is_root() -> bool {
     // The owner of /proc/self is the effective user: no library needed.
     use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
+    fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
 }
 
 fn home() -> Result<PathBuf> {
@@ -89,4 +116,34 @@ fn home() -> Result<PathBuf> {
 #[derive(Deserialize)]
 struct Metadata {
     target_directory: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workspaces_are_those_with_a_lock_and_not_those_of_builds() {
+        let tree = tempfile::tempdir().unwrap();
+        for directory in ["", "b/c", "a", "b/target/package", ".git/d"] {
+            let directory = tree.path().join(directory);
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("Cargo.lock"), "").unwrap();
+        }
+        let found = workspaces(tree.path()).unwrap();
+        let found: Vec<_> = found
+            .iter()
+            .map(|it| it.strip_prefix(tree.path()).unwrap().to_str().unwrap())
+            .collect();
+        assert_eq!(found, ["", "a", "b/c"]);
+    }
+
+    #[test]
+    fn examples_with_a_lock_of_their_own_are_among_the_workspaces() {
+        let root = root().unwrap();
+        let found = workspaces(&root).unwrap();
+        for workspace in ["", "cloudburst/crates/code/examples/browser", "lab/fuzz"] {
+            assert!(found.contains(&root.join(workspace)), "{found:?}");
+        }
+    }
 }

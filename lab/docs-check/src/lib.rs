@@ -1,5 +1,6 @@
 //! The book held against what there is: its links and anchors, the command lines that it shows, which
-//! are executed where that can be, and its figures with the numbers in them, results of the reproduction among them.
+//! are executed where that can be, its figures with the numbers in them, results of the reproduction among them, and its
+//! pages as a browser lays them out.
 //!
 //! Each check returns a line about what it looked at, and what is wrong with its place.
 
@@ -18,6 +19,7 @@ pub mod plot;
 pub mod results;
 pub mod rig;
 pub mod shell;
+pub mod widths;
 
 /// Sentences about what is wrong, each with its place.
 pub type Faults = Vec<String>;

@@ -23,10 +23,7 @@ pub fn check_html(book: &Path) -> Result<(String, Faults)> {
     ensure!(!files.is_empty(), "{} has no page", book.display());
     let mut faults = Faults::new();
     let mut count = 0;
-    for (path, text) in &files {
-        if REPEATED.iter().any(|it| path == Path::new(it)) {
-            continue;
-        }
+    for (path, text) in files.iter().filter(|(path, _)| !is_repeated(path)) {
         for link in attributes(text, &["href", "src"]) {
             if is_elsewhere(&link) {
                 continue;
@@ -48,6 +45,17 @@ pub fn check_html(book: &Path) -> Result<(String, Faults)> {
         }
     }
     Ok((format!("{count} in {} pages", files.len()), faults))
+}
+
+/// Lists the pages of a built book, without those that repeat others.
+pub(crate) fn html_pages(book: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = BTreeMap::new();
+    read_html(book, Path::new(""), &mut files)?;
+    Ok(files.into_keys().filter(|it| !is_repeated(it)).collect())
+}
+
+fn is_repeated(path: &Path) -> bool {
+    REPEATED.iter().any(|it| path == Path::new(it))
 }
 
 /// Checks that each link and picture of pages outside the book leads to a file and a heading.

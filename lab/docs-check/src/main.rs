@@ -6,7 +6,7 @@ use std::{fs, net::SocketAddr, path::PathBuf, process::ExitCode, time::Instant};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use docs_check::{
-    Faults, blocks, commands, dashboard::Recording, figures, links, narrow, pages, results,
+    Faults, blocks, commands, dashboard::Recording, figures, links, narrow, pages, results, widths,
 };
 
 /// Draw the book's figures, and hold the book against what there is.
@@ -87,6 +87,7 @@ fn main() -> Result<ExitCode> {
     report("figures", &|| figures::check(&root, &pages))?;
     report("results", &|| results::check(&root, &pages))?;
     report("links of the book", &|| links::check_html(&book))?;
+    report("widths of the book", &|| widths::check(&book))?;
     report("links of other pages", &|| {
         links::check_markdown(&root, &pages)
     })?;

@@ -69,6 +69,7 @@ mod sharing;
 mod sharing_steered;
 mod site_routes;
 mod sites;
+mod slow_flows;
 mod status_page;
 mod steering;
 mod steering_over_tunnels;

@@ -1,6 +1,7 @@
 //! `setup`: what the other tasks need, from the distribution.
 
 mod apt;
+mod crates;
 mod needs;
 mod os_release;
 mod plan;
@@ -159,6 +160,7 @@ fn is_met(need: &Need) -> bool {
         Kind::MinimumToolchain => MinimumToolchain::find().is_ok(),
         Kind::PythonEnvironment => vectors_python().is_some(),
         Kind::CargoTool(ref tool) => tool.program().is_ok_and(|program| program.is_file()),
+        Kind::Crates => crates::are_there(),
         Kind::BpfLinker => bpf_linker_directory().is_ok_and(|directory| {
             ebpf::bpf_linker_version(&directory.join("bpf-linker"))
                 .is_ok_and(|version| version.ends_with(BPF_LINKER_VERSION))
@@ -201,7 +203,9 @@ fn from_registries(plan: &Plan) {
     let toolchain = plan.minimum_toolchain.then(MinimumToolchain::install);
     let tools = plan.cargo_tools.iter().map(|tool| tool.install());
     let python = plan.python_environment.then(python::install);
-    for result in toolchain.into_iter().chain(tools).chain(python) {
+    let crates = plan.crates.then(crates::fetch);
+    let others = python.into_iter().chain(crates);
+    for result in toolchain.into_iter().chain(tools).chain(others) {
         if let Err(error) = result {
             eprintln!("warning: {error:#}");
         }

@@ -70,6 +70,8 @@ pub(crate) enum Kind {
     MinimumToolchain,
     /// A program that cargo builds.
     CargoTool(CargoTool),
+    /// Crates of the workspaces that have a lock file of their own.
+    Crates,
     /// Modules of Python from their registry, in an environment of their own.
     PythonEnvironment,
 }
@@ -89,6 +91,7 @@ impl Need {
             Kind::MinimumToolchain => format!("Rust {MINIMUM_VERSION}"),
             Kind::CargoTool(CargoTool { name, version, .. }) => format!("{name} {version}"),
             Kind::PythonEnvironment => "Python's noiseprotocol".to_owned(),
+            Kind::Crates => "crates of examples".to_owned(),
         }
     }
 }
@@ -274,6 +277,11 @@ pub(crate) static NEEDS: &[Need] = &[
         purposes: TEST,
         kind: Kind::MinimumToolchain,
         why: "the oldest compiler that packages promise to work with, and targets that nothing here runs on",
+    },
+    Need {
+        purposes: TEST,
+        kind: Kind::Crates,
+        why: "what examples, fuzz targets and kernel programs are built from, by lock files of their own",
     },
     Need {
         purposes: TEST,

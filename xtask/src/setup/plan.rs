@@ -39,6 +39,7 @@ pub(super) struct Plan {
     pub(super) minimum_toolchain: bool,
     pub(super) cargo_tools: Vec<&'static CargoTool>,
     pub(super) python_environment: bool,
+    pub(super) crates: bool,
     /// What the user has to do, if anything.
     pub(super) by_hand: Option<String>,
 }
@@ -49,7 +50,10 @@ impl Plan {
             missing.iter().partition(|need| {
                 matches!(
                     need.kind,
-                    Kind::MinimumToolchain | Kind::CargoTool(_) | Kind::PythonEnvironment
+                    Kind::MinimumToolchain
+                        | Kind::CargoTool(_)
+                        | Kind::PythonEnvironment
+                        | Kind::Crates
                 )
             });
         let mut plan = match availability {
@@ -63,6 +67,7 @@ impl Plan {
             match &need.kind {
                 Kind::CargoTool(tool) => plan.cargo_tools.push(tool),
                 Kind::PythonEnvironment => plan.python_environment = true,
+                Kind::Crates => plan.crates = true,
                 _ => plan.minimum_toolchain = true,
             }
         }
@@ -90,7 +95,10 @@ impl Plan {
                 Kind::PythonModule { .. } => unavailable.push(need.name()),
                 Kind::RustComponent { component, .. } => plan.rust_components.push(component),
                 Kind::BpfLinker => plan.bpf_linker = true,
-                Kind::MinimumToolchain | Kind::CargoTool(_) | Kind::PythonEnvironment => {}
+                Kind::MinimumToolchain
+                | Kind::CargoTool(_)
+                | Kind::PythonEnvironment
+                | Kind::Crates => {}
             }
         }
         if no_compiler {
@@ -140,6 +148,9 @@ impl fmt::Display for Plan {
         if self.python_environment {
             let step = "python3 -m venv and pip install noiseprotocol, into a cache of their own";
             steps.push(step.to_owned());
+        }
+        if self.crates {
+            steps.push("cargo fetch, in each directory with a Cargo.lock of its own".to_owned());
         }
         steps.extend(self.by_hand.clone());
         f.write_str(&steps.join("\n"))
@@ -265,7 +276,12 @@ mod tests {
     #[test]
     fn cargo_rustup_and_pip_install_on_any_system() {
         let minimum = format!("Rust {MINIMUM_VERSION}");
-        let missing = needs(&["cargo-deny 0.20.2", &minimum, "Python's noiseprotocol"]);
+        let missing = needs(&[
+            "cargo-deny 0.20.2",
+            &minimum,
+            "Python's noiseprotocol",
+            "crates of examples",
+        ]);
         let elsewhere = Availability::Unknown("Fedora Linux 42".to_owned());
         let plan = Plan::new(&missing, &elsewhere);
         assert_eq!(plan.by_hand, None);
@@ -273,6 +289,7 @@ mod tests {
         assert_eq!(plan.cargo_tools.len(), 1);
         assert!(plan.python_environment);
         assert!(plan.to_string().contains("pip install"), "{plan}");
+        assert!(plan.to_string().contains("cargo fetch"), "{plan}");
     }
 
     #[test]

@@ -11,6 +11,12 @@ const TARGET: &str = "aarch64-unknown-linux-musl";
 /// Crates that ask nothing of a kernel, and need no compiler of C to be tested.
 const PACKAGES: [&str; 3] = ["cloudburst-code", "flow-balance", "splitter-policy"];
 
+/// Tests of an example as a process of its own, which only a kernel that knows the emulator would start.
+const OF_PROCESSES: [&str; 2] = [
+    "datagrams_of_one_flow_are_spread_by_rate_and_arrive_in_order",
+    "what_is_no_path_is_refused_by_name",
+];
+
 /// Runs their tests; skips them where the target or the emulator is not installed.
 pub(super) fn check(project: &Project) -> Result<Tally> {
     let tools = dist::sysroot_with(TARGET).and_then(|_| dist::emulator("aarch64"));
@@ -22,6 +28,8 @@ pub(super) fn check(project: &Project) -> Result<Tally> {
     command::cargo()
         .args(["test", "--locked", "--target", TARGET, "--lib", "--tests"])
         .args(PACKAGES.map(|package| format!("--package={package}")))
+        .arg("--")
+        .args(OF_PROCESSES.map(|test| format!("--skip={test}")))
         .env(&variable("LINKER"), "rust-lld")
         .env(&variable("RUNNER"), emulator)
         // An emulator takes some ten times as long.

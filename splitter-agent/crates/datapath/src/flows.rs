@@ -127,6 +127,8 @@ pub fn each(
 /// Counts what a sweep found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
+    /// When it began, by `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
     /// What is left.
     pub totals: FlowTotals,
     /// How many slots were freed.
@@ -135,7 +137,8 @@ pub struct Swept {
     pub restarted: u64,
 }
 
-/// Frees what flows that are idle or finished take up, each shown to `ended`, and counts the others.
+/// Frees what flows that are idle or finished take up, and counts the others. Each flow is shown to `visit`,
+/// with whether its slot was freed.
 ///
 /// The kernel decides about idle flows on its own whenever a packet comes, and
 /// takes their slots for new ones: a sweep only keeps the table short and its
@@ -145,20 +148,23 @@ pub struct Swept {
 /// When the table cannot be read.
 pub fn sweep(
     dataplane: &Dataplane,
-    mut ended: impl FnMut(&FlowEntry),
+    mut visit: impl FnMut(&StoredFlow, bool),
 ) -> Result<Swept, KernelError> {
     let now_ns = monotonic_ns();
     let idle_timeout_ns = dataplane.policy()?.idle_timeout_ns;
-    let mut swept = Swept::default();
+    let mut swept = Swept {
+        at_ns: now_ns,
+        ..Swept::default()
+    };
     dataplane
         .tables()?
         .sweep(now_ns, idle_timeout_ns, |found, is_freed| {
             if is_freed {
                 swept.freed += 1;
-                ended(&found.entry);
             } else {
                 swept.totals.count(found, now_ns, idle_timeout_ns);
             }
+            visit(found, is_freed);
         });
     let counters = dataplane.counters()?;
     swept.restarted =

@@ -33,6 +33,7 @@ mod settings;
 mod shapes;
 mod short_queues;
 mod site_paths;
+pub mod slow_flows;
 mod table_note;
 mod table_sizes;
 mod tables;
