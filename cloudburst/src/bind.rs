@@ -47,6 +47,7 @@ impl EndpointConfig {
             address,
             dscp: self.dscp,
             buffer_bytes: self.socket_buffer_bytes,
+            shares_port: self.shares_port,
         }
     }
 }

@@ -36,6 +36,7 @@ pub struct EndpointConfig {
     pub(super) ports: Ports,
     pub(super) dscp: u8,
     pub(super) socket_buffer_bytes: usize,
+    pub(super) shares_port: bool,
     pub(super) inbox_messages: usize,
     pub(super) inbox_bytes: usize,
     pub(super) keep_early_requests: bool,
@@ -56,6 +57,7 @@ impl EndpointConfig {
             ports: Ports::default(),
             dscp: 0,
             socket_buffer_bytes: 4 << 20,
+            shares_port: false,
             inbox_messages: 16_384,
             inbox_bytes: 256 << 20,
             keep_early_requests: false,
@@ -121,6 +123,17 @@ impl EndpointConfig {
     pub fn with_socket_buffer_bytes(mut self, bytes: usize) -> Checked {
         self.socket_buffer_bytes = above_zero("socket_buffer_bytes", bytes)?;
         Ok(self)
+    }
+
+    /// Lets other endpoints of this user bind the same named ports (`SO_REUSEPORT`), so that a server has an endpoint
+    /// and a thread for each processor. Linux gives each peer to one of them, by its address and port: peers need
+    /// one port each (`Ports::Any(1)`), for paths that reach another endpoint find it without their keys. With
+    /// each endpoint that begins or ends, peers may find themselves at another, as if theirs had been restarted.
+    /// Default false; elsewhere than on Linux and Android [`Endpoint::bind`](super::Endpoint::bind) refuses it.
+    #[must_use]
+    pub fn with_shared_port(mut self, is_shared: bool) -> Self {
+        self.shares_port = is_shared;
+        self
     }
 
     /// Lets so many messages that have arrived, of so many bytes, wait for

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use crate::{
         notices,
-        runtime::{DatagramSocket as _, Datagrams},
+        runtime::{DatagramSocket as _, Datagrams, SocketOptions},
         socket::UdpSocket,
     };
     use cloudburst_proto::{FourTuple, SocketId};
@@ -121,7 +121,7 @@ mod tests {
     async fn a_closed_port_is_reported_with_its_address() {
         for local in ["127.0.0.1:0", "[::1]:0"] {
             let local: SocketAddr = local.parse().unwrap();
-            let Ok(mut socket) = UdpSocket::bind(local, 0, 65_536) else {
+            let Ok(mut socket) = UdpSocket::bind(&SocketOptions::new(local)) else {
                 println!("skipped: no {local} here");
                 continue;
             };

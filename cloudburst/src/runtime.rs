@@ -264,15 +264,18 @@ pub struct SocketOptions {
     pub dscp: u8,
     /// Bytes that are asked for, for each of its two buffers.
     pub buffer_bytes: usize,
+    /// Sockets of other endpoints may have the same address and port (`SO_REUSEPORT`).
+    pub shares_port: bool,
 }
 
 impl SocketOptions {
-    /// Returns settings of a socket at this address without a code point, with buffers of 4 MiB.
+    /// Returns settings of a socket that has this address alone, without a code point, with buffers of 4 MiB.
     pub const fn new(address: SocketAddr) -> Self {
         Self {
             address,
             dscp: 0,
             buffer_bytes: 4 << 20,
+            shares_port: false,
         }
     }
 }

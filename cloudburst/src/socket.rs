@@ -13,7 +13,8 @@ use super::{
     BindError,
     notices::NoticeSender,
     runtime::{
-        DatagramSocket, Datagrams, RECEIVE_BUFFERS, RECEIVE_BYTES, ReceiveBuffers, code_point,
+        DatagramSocket, Datagrams, RECEIVE_BUFFERS, RECEIVE_BYTES, ReceiveBuffers, SocketOptions,
+        code_point,
     },
     watched::{WatchedSocket, poll_receive_ready, try_receive, try_send, wait_for_room, watch},
 };
@@ -43,13 +44,10 @@ pub struct UdpSocket {
 
 impl UdpSocket {
     /// Binds and prepares a socket. Needs a runtime of tokio.
-    pub(super) fn bind(
-        address: SocketAddr,
-        dscp: u8,
-        buffer_bytes: usize,
-    ) -> Result<Self, BindError> {
+    pub(super) fn bind(options: &SocketOptions) -> Result<Self, BindError> {
+        let &SocketOptions { address, dscp, .. } = options;
         let error = |kind| move |source| BindError::at(address, kind, source);
-        let bare = bare(address, buffer_bytes).map_err(error("bind"))?;
+        let bare = bare(options).map_err(error("bind"))?;
         let local = bare.local_addr().map_err(error("name"))?;
         let io = watch(bare).map_err(error("watch"))?;
         let state = UdpSocketState::new(UdpSockRef::from(&io)).map_err(error("prepare"))?;
@@ -229,12 +227,20 @@ impl DatagramSocket for UdpSocket {
     fn set_notices(&mut self, _: Option<NoticeSender>) {}
 }
 
-fn bare(address: SocketAddr, buffer_bytes: usize) -> io::Result<std::net::UdpSocket> {
+fn bare(options: &SocketOptions) -> io::Result<std::net::UdpSocket> {
+    let &SocketOptions {
+        address,
+        buffer_bytes,
+        ..
+    } = options;
     let domain = socket2::Domain::for_address(address);
     let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, Some(socket2::Protocol::UDP))?;
     if matches!(address.ip(), IpAddr::V6(_)) {
         // IPv4 has sockets of its own: one address of a peer, one way to write it.
         socket.set_only_v6(true)?;
+    }
+    if options.shares_port {
+        share_port(&socket)?;
     }
     // As much as the system gives; the caller looks and warns.
     let _ = socket.set_recv_buffer_size(buffer_bytes);
@@ -242,6 +248,19 @@ fn bare(address: SocketAddr, buffer_bytes: usize) -> io::Result<std::net::UdpSoc
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     Ok(socket.into())
+}
+
+/// Linux spreads peers over all sockets of the port, by a hash of addresses and ports.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn share_port(socket: &socket2::Socket) -> io::Result<()> {
+    socket.set_reuse_port(true)
+}
+
+/// Others leave all to the socket that was bound last, or take no such option.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn share_port(_: &socket2::Socket) -> io::Result<()> {
+    let reason = "ports are shared on Linux alone";
+    Err(io::Error::new(io::ErrorKind::Unsupported, reason))
 }
 
 /// quinn-udp 0.6.3 asks for time stamps, which take the capacity in its buffer for

@@ -7,6 +7,14 @@ fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
+fn bind(address: SocketAddr, dscp: u8, buffer_bytes: usize) -> Result<UdpSocket, BindError> {
+    UdpSocket::bind(&SocketOptions {
+        dscp,
+        buffer_bytes,
+        ..SocketOptions::new(address)
+    })
+}
+
 fn train(remote: SocketAddr, segment_bytes: usize, contents: &[u8]) -> Datagrams<'_> {
     Datagrams {
         ecn: Ecn::Capable,
@@ -57,7 +65,7 @@ async fn the_system_announces_no_room_to_send_in() {
     use std::{fs, os::fd::AsRawFd as _};
 
     const EPOLLOUT: u32 = 0x4;
-    let socket = UdpSocket::bind(loopback(), 0, 1 << 20).unwrap();
+    let socket = bind(loopback(), 0, 1 << 20).unwrap();
     let own = socket.io.as_raw_fd().to_string();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc/self/fdinfo").unwrap().flatten() {
@@ -79,8 +87,8 @@ async fn the_system_announces_no_room_to_send_in() {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[tokio::test]
 async fn a_socket_that_was_emptied_is_readable_again_only_when_more_comes() {
-    let mut sender = UdpSocket::bind(loopback(), 0, 1 << 20).unwrap();
-    let receiver = UdpSocket::bind(loopback(), 0, 1 << 20).unwrap();
+    let mut sender = bind(loopback(), 0, 1 << 20).unwrap();
+    let receiver = bind(loopback(), 0, 1 << 20).unwrap();
     let mut buffers = ReceiveBuffers::new();
     for _ in 0..3 {
         send_all(&mut sender, train(receiver.local_addr(), 4, b"0123")).await;
@@ -98,8 +106,8 @@ async fn a_socket_that_was_emptied_is_readable_again_only_when_more_comes() {
 #[tokio::test]
 async fn a_train_arrives_in_order_with_its_mark() {
     for dscp in [0, 46] {
-        let mut sender = UdpSocket::bind(loopback(), dscp, 1 << 20).unwrap();
-        let receiver = UdpSocket::bind(loopback(), 0, 1 << 20).unwrap();
+        let mut sender = bind(loopback(), dscp, 1 << 20).unwrap();
+        let receiver = bind(loopback(), 0, 1 << 20).unwrap();
         let bytes: Vec<u8> = (0..70_u8).flat_map(|it| [it; 100]).collect();
         let train = train(receiver.local_addr(), 100, &bytes[..bytes.len() - 1]);
         let calls = send_all(&mut sender, train).await;
@@ -127,7 +135,7 @@ async fn the_code_point_is_on_every_datagram() {
 
     let receiver = std::net::UdpSocket::bind(loopback()).unwrap();
     nix::sys::socket::setsockopt(&receiver, sockopt::IpRecvTos, &true).unwrap();
-    let mut sender = UdpSocket::bind(loopback(), 46, 1 << 20).unwrap();
+    let mut sender = bind(loopback(), 46, 1 << 20).unwrap();
     let to = receiver.local_addr().unwrap();
     send_all(&mut sender, train(to, 4, b"0123456789")).await;
     for _ in 0..3 {
@@ -155,8 +163,8 @@ async fn offload_that_fails_in_mid_life_is_given_up() {
     use std::os::fd::AsRawFd as _;
 
     for dscp in [0, 10] {
-        let mut sender = UdpSocket::bind(loopback(), dscp, 1 << 20).unwrap();
-        let receiver = UdpSocket::bind(loopback(), 0, 1 << 20).unwrap();
+        let mut sender = bind(loopback(), dscp, 1 << 20).unwrap();
+        let receiver = bind(loopback(), 0, 1 << 20).unwrap();
         let bytes = [7; 1_000];
         let train = train(receiver.local_addr(), 100, &bytes);
         send_all(&mut sender, train).await;
@@ -186,7 +194,7 @@ async fn offload_that_fails_in_mid_life_is_given_up() {
 async fn answers_leave_from_the_address_that_was_asked() {
     for (any, asked) in [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "::1")] {
         for dscp in [0, 46] {
-            let Ok(mut server) = UdpSocket::bind(any.parse().unwrap(), dscp, 1 << 20) else {
+            let Ok(mut server) = bind(any.parse().unwrap(), dscp, 1 << 20) else {
                 println!("skipped: no {any} here");
                 continue;
             };
@@ -216,8 +224,8 @@ async fn answers_leave_from_the_address_that_was_asked() {
 
 #[tokio::test]
 async fn only_an_address_of_ones_own_is_answered_from() {
-    let any = UdpSocket::bind("0.0.0.0:0".parse().unwrap(), 0, 1 << 16).unwrap();
-    let one = UdpSocket::bind(loopback(), 0, 1 << 16).unwrap();
+    let any = bind("0.0.0.0:0".parse().unwrap(), 0, 1 << 16).unwrap();
+    let one = bind(loopback(), 0, 1 << 16).unwrap();
     let asked = |it: &str| it.parse::<IpAddr>().unwrap();
     let own = asked("192.0.2.1");
     assert_eq!(any.reply_address(own), Some(own));
@@ -230,15 +238,15 @@ async fn only_an_address_of_ones_own_is_answered_from() {
 
 #[tokio::test]
 async fn a_port_in_use_is_named() {
-    let first = UdpSocket::bind(loopback(), 0, 1 << 16).unwrap();
-    let error = UdpSocket::bind(first.local_addr(), 0, 1 << 16).unwrap_err();
+    let first = bind(loopback(), 0, 1 << 16).unwrap();
+    let error = bind(first.local_addr(), 0, 1 << 16).unwrap_err();
     assert!(error.is_in_use());
     assert!(error.to_string().contains(&first.local_addr().to_string()));
 }
 
 #[tokio::test]
 async fn only_what_can_be_reached_is_a_route() {
-    let socket = UdpSocket::bind(loopback(), 0, 1 << 16).unwrap();
+    let socket = bind(loopback(), 0, 1 << 16).unwrap();
     assert!(socket.reaches("127.0.0.9:1".parse().unwrap()));
     assert!(!socket.reaches("192.0.2.1:1".parse().unwrap()));
     assert!(!socket.reaches("[::1]:1".parse().unwrap()));

@@ -73,9 +73,9 @@ impl<R: Runtime> Driver<R> {
         let before = old.local_addr();
         let port_rotation = &mut self.port_rotation;
         let any_port = SocketOptions {
-            address: SocketAddr::new(before.ip(), 0),
             dscp: port_rotation.dscp,
             buffer_bytes: port_rotation.buffer_bytes,
+            ..SocketOptions::new(SocketAddr::new(before.ip(), 0))
         };
         let mut new = match self.runtime.bind(&any_port) {
             Ok(new) => new,

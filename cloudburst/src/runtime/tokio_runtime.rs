@@ -17,7 +17,7 @@ impl Runtime for TokioRuntime {
     type Timer = SystemTimer;
 
     fn bind(&self, options: &SocketOptions) -> Result<UdpSocket, BindError> {
-        UdpSocket::bind(options.address, options.dscp, options.buffer_bytes)
+        UdpSocket::bind(options)
     }
 
     fn timer(&self) -> io::Result<SystemTimer> {

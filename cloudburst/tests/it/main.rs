@@ -20,6 +20,8 @@ mod ports;
 mod requests;
 mod restart;
 mod runtime;
+#[cfg(target_os = "linux")]
+mod shared_port;
 mod surface;
 mod without_async;
 

@@ -228,7 +228,7 @@ fn parse_scheme_name(text: &str) -> Result<String, String> {
 
 fn schemes_help() -> String {
     let lines = scheme::all().into_iter();
-    let lines = lines.map(|it| format!("  {:15} {}\n", it.name(), it.about()));
+    let lines = lines.map(|it| format!("  {:19} {}\n", it.name(), it.about()));
     format!("Schemes:\n{}", lines.collect::<String>())
 }
 

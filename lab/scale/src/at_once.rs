@@ -1,19 +1,17 @@
 //! Peers that send to one server at the same time.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use flow_report::Summary;
 use serde::Serialize;
-use tokio::{sync::watch, task::JoinSet};
 
-use crate::clients::{Client, Crowd};
+use crate::crowd::Crowd;
 
 /// Times that all send.
 const ROUNDS: u32 = 5;
 /// Between two of them.
 const PAUSE: Duration = Duration::from_secs(1);
-const MESSAGE_BYTES: usize = 5_000;
 
 /// What a server takes for messages that come at the same time, and how long they take.
 #[derive(Clone, Debug, Serialize)]
@@ -35,13 +33,13 @@ pub(crate) struct AtOnce {
 impl AtOnce {
     /// Has so many peers send a message each, some times.
     pub(crate) fn measure(senders: u32) -> Result<Self> {
-        let crowd = Crowd::gather(senders, None)?;
+        let mut crowd = Crowd::gather(senders, None)?;
         let before = crowd.server.usage()?;
         let mut times_ms = Vec::new();
         let mut failed = 0;
         for _ in 0..ROUNDS {
             std::thread::sleep(PAUSE);
-            let round = crowd.runtime.block_on(send_all(&crowd.clients));
+            let round = crowd.send_at_once()?;
             failed += round.iter().filter(|it| it.is_none()).count() as u32;
             times_ms.extend(round.into_iter().flatten().map(|it| it.as_secs_f64() * 1e3));
         }
@@ -60,22 +58,4 @@ impl AtOnce {
             memory_bytes: after.memory_bytes,
         })
     }
-}
-
-/// The time of each message from a common beginning, and nothing for one that was not delivered.
-async fn send_all(clients: &[Client]) -> Vec<Option<Duration>> {
-    let (begin, _) = watch::channel(None);
-    let mut sending = JoinSet::new();
-    for client in clients {
-        let client = client.clone();
-        let mut begun = begin.subscribe();
-        sending.spawn(async move {
-            let begun: Instant = (*begun.wait_for(Option::is_some).await.ok()?)?;
-            let message = vec![7; MESSAGE_BYTES];
-            let sent = client.endpoint.send(client.server, message).await;
-            sent.is_ok().then(|| begun.elapsed())
-        });
-    }
-    begin.send_replace(Some(Instant::now()));
-    sending.join_all().await
 }

@@ -1,18 +1,22 @@
-//! Peers of the server: endpoints with a socket and a key pair each, in this process.
+//! Some of a server's peers: endpoints with a socket and a key pair each, in a process of their own, which does
+//! what it is told on its standard input.
 
 use std::{
     collections::VecDeque,
+    io::{self, BufRead as _},
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result};
-use cloudburst::{Endpoint, EndpointConfig, PeerId, Ports, PublicKey, Security, Sending};
-use tokio::{runtime::Runtime, task::JoinSet};
+use cloudburst::{Endpoint, EndpointConfig, PeerId, Ports, Security, Sending};
+use flow_cli::print_json_line;
+use serde::{Deserialize, Serialize};
+use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
-    process::allow_open_files,
-    server::{Server, key},
+    process::{allow_open_files, monotonic},
+    server::key,
 };
 
 /// Peers that connect at the same time.
@@ -23,56 +27,72 @@ const HELLO: &[u8] = b"here";
 const SHORT: &[u8] = &[7; 100];
 /// Messages of a peer that are under way at the same time, where one follows the other.
 const UNDER_WAY: usize = 64;
+/// Bytes of a message of those that are sent at the same time.
+const LONG_BYTES: usize = 5_000;
+
+/// Clients of a process.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Job {
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+    pub(crate) server: SocketAddr,
+    /// Files that they have open.
+    pub(crate) open_files: u64,
+    pub(crate) keepalive_s: Option<u64>,
+}
+
+/// Something that they do; what comes of it is a line of the standard output.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) enum Order {
+    /// The first delivers so many messages.
+    InARow { messages: u64 },
+    /// Each sends a message at this time of the clock that all processes have.
+    AtOnce { begin: Duration },
+}
 
 /// An endpoint, and the server as its peer.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
-    pub(crate) endpoint: Endpoint,
-    pub(crate) server: PeerId,
+struct Client {
+    endpoint: Endpoint,
+    server: PeerId,
 }
 
-/// A server and so many clients that it knows.
-pub(crate) struct Crowd {
-    pub(crate) clients: Vec<Client>,
-    pub(crate) server: Server,
-    pub(crate) runtime: Runtime,
-}
-
-impl Crowd {
-    /// Starts a server, and clients that have delivered a message each.
-    pub(crate) fn gather(peers: u32, keepalive: Option<Duration>) -> Result<Self> {
-        // A socket and a timer for each, and what a process has open otherwise.
-        allow_open_files(2 * u64::from(peers) + 256)?;
-        let server = Server::start(peers)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()?;
-        let clients = runtime.block_on(connect_all(&server, peers, keepalive))?;
-        Ok(Self {
-            clients,
-            server,
-            runtime,
-        })
+/// Connects the clients of this process, and obeys until standard input ends.
+pub(crate) fn run(job: &str) -> Result<()> {
+    let job: Job = serde_json::from_str(job)?;
+    allow_open_files(job.open_files)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let clients = runtime.block_on(connect_all(&job))?;
+    print_json_line(&())?;
+    for line in io::stdin().lock().lines() {
+        match serde_json::from_str(&line?)? {
+            Order::InARow { messages } => {
+                runtime.block_on(clients[0].send_in_a_row(messages))?;
+                print_json_line(&())?;
+            }
+            Order::AtOnce { begin } => {
+                print_json_line(&runtime.block_on(send_at_once(&clients, begin))?)?
+            }
+        }
     }
+    Ok(())
 }
 
-async fn connect_all(
-    server: &Server,
-    peers: u32,
-    keepalive: Option<Duration>,
-) -> Result<Vec<Client>> {
+async fn connect_all(job: &Job) -> Result<Vec<Client>> {
     let mut connecting = JoinSet::new();
     let mut clients = Vec::new();
-    let (address, public) = (server.address, server.key);
-    for number in 1..=peers {
+    for number in job.first..job.first + job.count {
         if connecting.len() == CONNECTING
             && let Some(client) = connecting.join_next().await
         {
             clients.push(client??);
         }
+        let (server, keepalive) = (job.server, job.keepalive_s.map(Duration::from_secs));
         connecting.spawn(async move {
-            let client = connect(number, address, public, keepalive).await;
-            client.with_context(|| format!("peer {number} of {peers}"))
+            let client = connect(number, server, keepalive).await;
+            client.with_context(|| format!("peer {number}"))
         });
     }
     while let Some(client) = connecting.join_next().await {
@@ -81,12 +101,7 @@ async fn connect_all(
     Ok(clients)
 }
 
-async fn connect(
-    number: u32,
-    address: SocketAddr,
-    public: PublicKey,
-    keepalive: Option<Duration>,
-) -> Result<Client> {
+async fn connect(number: u32, address: SocketAddr, keepalive: Option<Duration>) -> Result<Client> {
     let mut config = EndpointConfig::client(Security::key_pair(key(number)))
         .with_local([address_of(number)])?
         .with_ports(Ports::Any(1))?;
@@ -94,7 +109,7 @@ async fn connect(
         config = config.with_keepalive(interval)?;
     }
     let endpoint = Endpoint::bind(config).await?;
-    let server = endpoint.connect_to(public, [address]).await?;
+    let server = endpoint.connect_to(key(0).public(), [address]).await?;
     endpoint.send(server, HELLO).await?;
     Ok(Client { endpoint, server })
 }
@@ -107,7 +122,7 @@ fn address_of(number: u32) -> IpAddr {
 
 impl Client {
     /// Delivers so many messages, some under way at the same time.
-    pub(crate) async fn send_in_a_row(&self, messages: u64) -> Result<()> {
+    async fn send_in_a_row(&self, messages: u64) -> Result<()> {
         let mut under_way: VecDeque<Sending> = VecDeque::with_capacity(UNDER_WAY);
         for _ in 0..messages {
             if under_way.len() == UNDER_WAY
@@ -123,4 +138,27 @@ impl Client {
         }
         Ok(())
     }
+}
+
+/// The time of each message from the common beginning, and nothing for one that was not delivered.
+async fn send_at_once(clients: &[Client], begin: Duration) -> Result<Vec<Option<Duration>>> {
+    let (start, _) = watch::channel(None);
+    let mut sending = JoinSet::new();
+    for client in clients {
+        let client = client.clone();
+        let mut started = start.subscribe();
+        sending.spawn(async move {
+            let started: Instant = (*started.wait_for(Option::is_some).await.ok()?)?;
+            let message = vec![7; LONG_BYTES];
+            let sent = client.endpoint.send(client.server, message).await;
+            sent.is_ok().then(|| started.elapsed())
+        });
+    }
+    let left = begin.checked_sub(monotonic()?);
+    let left = left.context("the time at which all were to send was over before all knew of it")?;
+    // This thread alone waits: the runtime's timers are in milliseconds.
+    std::thread::sleep(left);
+    let late = monotonic()?.saturating_sub(begin);
+    start.send_replace(Instant::now().checked_sub(late));
+    Ok(sending.join_all().await)
 }

@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::clients::Crowd;
+use crate::crowd::Crowd;
 
 /// How long what peers have said at first goes on to have something done: retransmission, probes.
 const SETTLING: Duration = Duration::from_secs(8);
@@ -32,14 +32,13 @@ impl Idle {
         watched: Duration,
         keepalive: Option<Duration>,
     ) -> Result<Self> {
-        let crowd = Crowd::gather(peers, keepalive)?;
+        let mut crowd = Crowd::gather(peers, keepalive)?;
         thread::sleep(SETTLING);
         let before = crowd.server.usage()?;
         thread::sleep(watched);
         let after = crowd.server.usage()?;
         let seconds = watched.as_secs_f64();
-        let sent = crowd.clients[0].send_in_a_row(MESSAGES);
-        crowd.runtime.block_on(sent)?;
+        crowd.send_in_a_row(MESSAGES)?;
         let afterwards = crowd.server.usage()?;
         Ok(Self {
             peers,

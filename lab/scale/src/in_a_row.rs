@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::{clients::Crowd, process::Usage, tell};
+use crate::{crowd::Crowd, process::Usage, tell};
 
 /// What both ends have taken when so many messages were delivered.
 #[derive(Clone, Debug, Serialize)]
@@ -23,18 +23,17 @@ pub(crate) struct InARow {
 impl InARow {
     /// Delivers so many messages, and looks after a hundredth of them, a tenth, half and all.
     pub(crate) fn measure(messages: u64) -> Result<Vec<Self>> {
-        let crowd = Crowd::gather(1, None)?;
+        let mut crowd = Crowd::gather(1, None)?;
         let mut rows = Vec::new();
         let mut delivered = 0;
-        let mut before = (crowd.server.usage()?, Usage::own()?);
+        let mut before = (crowd.server.usage()?, crowd.client_usage()?);
         for until in [messages / 100, messages / 10, messages / 2, messages] {
             tell(&format!("{until} messages in a row"));
             let began = Instant::now();
             let count = until - delivered;
-            let sent = crowd.clients[0].send_in_a_row(count);
-            crowd.runtime.block_on(sent)?;
+            crowd.send_in_a_row(count)?;
             let took = began.elapsed().as_secs_f64();
-            let after = (crowd.server.usage()?, Usage::own()?);
+            let after = (crowd.server.usage()?, crowd.client_usage()?);
             let each = |after: Usage, before: Usage| {
                 after.cpu.saturating_sub(before.cpu).as_secs_f64() * 1e6 / count as f64
             };

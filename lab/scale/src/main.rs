@@ -3,11 +3,13 @@
 
 mod at_once;
 mod clients;
+mod crowd;
 mod idle;
 mod in_a_row;
 mod process;
 mod report;
 mod server;
+mod worker;
 
 use std::{io::Write as _, time::Duration};
 
@@ -24,8 +26,10 @@ use crate::{
 
 /// Measures how memory, processor time and wake-ups of a Cloudburst server grow with its peers and with the
 /// messages that it takes: peers that are idle, peers that send to it at the same time, and messages of one peer in
-/// a row. Server and clients are processes of their own on the loopback interface; each peer has a socket and a key
-/// pair.
+/// a row. Server and clients are processes of their own on the loopback interface. Each peer has a socket, a key pair
+/// and an address of 127.1.0.0/16 and what follows it, since a server opens at most 50 conversations a second with
+/// hosts of one address; peers are in as many processes as the limit of open files (`ulimit -Hn`) asks for, at two
+/// files each.
 #[derive(Debug, Parser)]
 #[command(name = "scale", bin_name = "cargo xtask scale", version)]
 struct Arguments {
@@ -53,6 +57,9 @@ struct Arguments {
     /// Be the server, for so many peers: what this program starts itself as.
     #[arg(long, value_name = "PEERS", hide = true)]
     serve: Option<u32>,
+    /// Be some of its clients.
+    #[arg(long, value_name = "JSON", hide = true)]
+    clients: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -67,9 +74,10 @@ enum Part {
 
 fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
-    let result = match arguments.serve {
-        Some(peers) => server::run(peers),
-        None => measure(&arguments),
+    let result = match (arguments.serve, &arguments.clients) {
+        (Some(peers), _) => server::run(peers),
+        (None, Some(job)) => clients::run(job),
+        (None, None) => measure(&arguments),
     };
     let code = match result {
         Ok(()) => ExitCode::Ok,

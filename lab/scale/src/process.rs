@@ -2,8 +2,11 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
-use anyhow::{Context as _, Result, bail};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use anyhow::{Context as _, Result};
+use nix::{
+    sys::resource::{Resource, getrlimit, setrlimit},
+    time::{ClockId, clock_gettime},
+};
 
 /// What a process has taken until now.
 #[derive(Clone, Copy, Debug)]
@@ -46,11 +49,6 @@ impl Usage {
         }
         Ok(usage)
     }
-
-    /// Reads what this process has taken.
-    pub(crate) fn own() -> Result<Self> {
-        Self::of(std::process::id())
-    }
 }
 
 fn read(file: PathBuf) -> Result<String> {
@@ -64,18 +62,24 @@ fn field(status: &str, name: &str) -> Result<u64> {
     number.with_context(|| format!("the kernel says nothing of {name}"))
 }
 
-/// Lets this process, and those that it starts, open so many files.
+/// Files that a process may have open at most, if it asks for as many.
+pub(crate) fn most_open_files() -> Result<u64> {
+    Ok(getrlimit(Resource::RLIMIT_NOFILE)?.1)
+}
+
+/// Lets this process have so many files open.
 pub(crate) fn allow_open_files(needed: u64) -> Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    if soft >= needed {
-        return Ok(());
-    }
-    if setrlimit(Resource::RLIMIT_NOFILE, needed, hard.max(needed)).is_err() {
-        bail!(
-            "{needed} sockets and files are needed, and {hard} may be opened: `ulimit -Hn {needed}` as root"
-        );
+    if soft < needed {
+        setrlimit(Resource::RLIMIT_NOFILE, needed, hard)
+            .with_context(|| format!("{needed} sockets and files are needed"))?;
     }
     Ok(())
+}
+
+/// The time of the clock that all processes of this machine have, and that is never set.
+pub(crate) fn monotonic() -> Result<Duration> {
+    Ok(clock_gettime(ClockId::CLOCK_MONOTONIC)?.into())
 }
 
 #[cfg(test)]
@@ -86,7 +90,7 @@ mod tests {
 
     #[test]
     fn memory_time_and_wakeups_are_counted() {
-        let before = Usage::own().unwrap();
+        let before = Usage::of(std::process::id()).unwrap();
         let memory = vec![1_u8; 64 << 20];
         let began = Instant::now();
         while began.elapsed() < Duration::from_millis(50) {
@@ -95,7 +99,7 @@ mod tests {
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let after = Usage::own().unwrap();
+        let after = Usage::of(std::process::id()).unwrap();
         // Tests beside this one may end meanwhile, and give memory back.
         assert!(after.memory_bytes >= before.memory_bytes + (48 << 20));
         let ran = after.cpu.saturating_sub(before.cpu);

@@ -1,15 +1,15 @@
 //! The server: a process of its own, so that what it takes is its own.
 
 use std::{
-    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    io::{self, Read as _},
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    process::{Child, Command, Stdio},
 };
 
-use anyhow::{Context as _, Result};
-use cloudburst::{Endpoint, EndpointConfig, PublicKey, SecretKey, Security};
+use anyhow::Result;
+use cloudburst::{Endpoint, EndpointConfig, SecretKey, Security};
+use flow_cli::print_json_line;
 
-use crate::process::Usage;
+use crate::{process::Usage, worker::Worker};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -36,8 +36,7 @@ pub(crate) fn run(peers: u32) -> Result<()> {
         let security = Security::with_allowed(key(0), allowed);
         let config = EndpointConfig::server(0, security).with_local([LOOPBACK])?;
         let endpoint = Endpoint::bind(config).await?;
-        let address = endpoint.local_addrs()[0];
-        writeln!(io::stdout(), "{address}")?;
+        print_json_line(&endpoint.local_addrs()[0])?;
         loop {
             endpoint.recv().await?;
         }
@@ -46,42 +45,20 @@ pub(crate) fn run(peers: u32) -> Result<()> {
 
 /// A server that runs, seen by who started it. It ends when this is dropped.
 pub(crate) struct Server {
-    process: Child,
+    process: Worker,
     pub(crate) address: SocketAddr,
-    pub(crate) key: PublicKey,
 }
 
 impl Server {
     /// Starts one for so many peers.
     pub(crate) fn start(peers: u32) -> Result<Self> {
-        let own = std::env::current_exe().context("cannot find this program's own file")?;
-        let mut process = Command::new(own)
-            .args(["--serve", &peers.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start the server")?;
-        let mut line = String::new();
-        if let Some(output) = process.stdout.take() {
-            BufReader::new(output).read_line(&mut line)?;
-        }
-        let address = line.trim().parse();
-        Ok(Self {
-            address: address.context("the server does not say where it listens")?,
-            key: key(0).public(),
-            process,
-        })
+        let mut process = Worker::start(["--serve", &peers.to_string()])?;
+        let address = process.hear()?;
+        Ok(Self { process, address })
     }
 
     pub(crate) fn usage(&self) -> Result<Usage> {
-        Usage::of(self.process.id())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.process.usage()
     }
 }
 

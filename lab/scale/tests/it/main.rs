@@ -28,11 +28,18 @@ fn words_of_the_program_are_those_reviewed() {
 }
 
 fn measure(arguments: &[&str]) -> Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_scale"))
-        .args(arguments)
-        .arg("--json")
-        .output()
-        .expect("it can be started");
+    report_of(Command::new(env!("CARGO_BIN_EXE_scale")).args(arguments))
+}
+
+/// Measures where no process may have more than 400 files open, which is 72 clients.
+fn measure_with_few_files(arguments: &[&str]) -> Value {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -n 400 && exec \"$0\" \"$@\""]);
+    report_of(shell.arg(env!("CARGO_BIN_EXE_scale")).args(arguments))
+}
+
+fn report_of(command: &mut Command) -> Value {
+    let output = command.arg("--json").output().expect("it can be started");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     serde_json::from_slice(&output.stdout).expect("it prints JSON")
@@ -67,6 +74,17 @@ fn peers_that_send_at_once_are_all_served() {
     let [half, worst] = ["p50_ms", "max_ms"].map(|it| number(&report, &format!("/at_once/1/{it}")));
     assert!(0.0 < half && half <= worst, "{half} {worst}");
     assert!(number(&report, "/growth/message_cpu_at_once") > 0.0);
+}
+
+#[test]
+fn peers_are_in_several_processes_where_one_may_not_have_their_files() {
+    let report = measure_with_few_files(&["--only", "idle", "--peers", "10,200", "--seconds", "1"]);
+    assert_eq!(number(&report, "/idle/1/peers"), 200.0);
+    let grown = number(&report, "/growth/memory_bytes_per_peer");
+    assert!((4_000.0..25_000.0).contains(&grown), "{grown}");
+    let report = measure_with_few_files(&["--only", "at-once", "--senders", "100"]);
+    assert_eq!(number(&report, "/at_once/0/messages"), 500.0);
+    assert_eq!(number(&report, "/at_once/0/failed"), 0.0);
 }
 
 #[test]
