@@ -50,7 +50,7 @@ pub struct SlowFlows {
     found: BTreeMap<(Class, usize), SlowFlow>,
 }
 
-/// What a sweep has seen so far of flows that were slow, or may be.
+/// Flows that were slow or may be, as far as a sweep has seen them.
 #[derive(Debug)]
 pub struct Look {
     names: RandomState,
