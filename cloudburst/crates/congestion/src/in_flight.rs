@@ -11,6 +11,15 @@ pub struct InFlight {
     bytes: u64,
 }
 
+/// Bytes of a peer so far, by all its paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Bytes that were sent to it.
+    pub sent: u64,
+    /// Bytes that were delivered to it.
+    pub delivered: u64,
+}
+
 /// Datagrams of the same length that left together.
 #[derive(Clone, Copy, Debug)]
 struct Train {
@@ -18,7 +27,7 @@ struct Train {
     last: u64,
     datagram_bytes: u32,
     sent_at: Time,
-    delivered: u64,
+    before: Totals,
 }
 
 /// Datagrams of which a report has told.
@@ -26,8 +35,8 @@ struct Train {
 pub struct Resolved {
     /// Bytes of these datagrams.
     pub bytes: u64,
-    /// When the newest of them was sent, and how many bytes had been delivered to the peer by then.
-    pub newest: Option<(Time, u64)>,
+    /// When the train of the newest of them was sent, and the peer's totals before that.
+    pub newest: Option<(Time, Totals)>,
 }
 
 impl InFlight {
@@ -36,13 +45,13 @@ impl InFlight {
         self.bytes
     }
 
-    /// Returns how many trains are kept, at 40 bytes each.
+    /// Returns how many trains are kept, at 48 bytes each.
     pub fn trains(&self) -> usize {
         self.trains.len()
     }
 
-    /// Takes note of a datagram that is sent; `delivered` bytes have been delivered to the peer before.
-    pub fn sent(&mut self, now: Time, sequence: u64, bytes: usize, delivered: u64) {
+    /// Takes note of a datagram that is sent; `before` are the peer's totals without it.
+    pub fn sent(&mut self, now: Time, sequence: u64, bytes: usize, before: Totals) {
         self.bytes = self.bytes.saturating_add(bytes as u64);
         let datagram_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         if let Some(train) = self.trains.back_mut()
@@ -57,7 +66,7 @@ impl InFlight {
             last: sequence,
             datagram_bytes,
             sent_at: now,
-            delivered,
+            before,
         });
     }
 
@@ -71,7 +80,7 @@ impl InFlight {
             let datagrams = last.saturating_sub(train.first).saturating_add(1);
             let bytes = datagrams.saturating_mul(train.datagram_bytes.into());
             resolved.bytes = resolved.bytes.saturating_add(bytes);
-            resolved.newest = Some((train.sent_at, train.delivered));
+            resolved.newest = Some((train.sent_at, train.before));
             train.first = last.saturating_add(1);
             if train.first <= train.last {
                 break;
@@ -93,24 +102,34 @@ impl InFlight {
 mod tests {
     use super::*;
 
+    fn totals(delivered: u64) -> Totals {
+        Totals {
+            sent: 1_000 * delivered,
+            delivered,
+        }
+    }
+
     #[test]
     fn bytes_in_flight_are_those_sent_and_not_resolved() {
         let mut in_flight = InFlight::default();
         let at = Time::from_nanos;
         for sequence in 0..10 {
-            in_flight.sent(at(sequence / 4), sequence, 1_000, sequence);
+            in_flight.sent(at(sequence / 4), sequence, 1_000, totals(sequence));
         }
-        in_flight.sent(at(9), 12, 100, 10);
+        in_flight.sent(at(9), 12, 100, totals(10));
         assert_eq!((in_flight.bytes(), in_flight.trains()), (10_100, 4));
         let resolved = in_flight.resolve(5);
-        assert_eq!((resolved.bytes, resolved.newest), (6_000, Some((at(1), 4))));
+        assert_eq!(
+            (resolved.bytes, resolved.newest),
+            (6_000, Some((at(1), totals(4))))
+        );
         assert_eq!(in_flight.resolve(5), Resolved::default());
         let resolved = in_flight.resolve(12);
         assert_eq!(
             (resolved.bytes, resolved.newest),
-            (4_100, Some((at(9), 10)))
+            (4_100, Some((at(9), totals(10))))
         );
-        in_flight.sent(at(10), 13, 100, 10);
+        in_flight.sent(at(10), 13, 100, totals(10));
         in_flight.clear();
         assert_eq!((in_flight.bytes(), in_flight.resolve(20).bytes), (0, 0));
     }

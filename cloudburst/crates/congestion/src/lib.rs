@@ -19,6 +19,7 @@ mod in_flight;
 mod keepalive;
 mod paced_queue;
 mod pacer;
+mod passing;
 mod path_mtu;
 mod port_rotation;
 mod rate_estimator;
@@ -41,7 +42,7 @@ pub use self::{
         DEFAULT_INITIAL_ROUND_TRIP, LeastDelay, LossEstimator, MAX_ACK_TIMEOUT, RoundTripEstimator,
     },
     feedback_pace::FeedbackPace,
-    in_flight::{InFlight, Resolved},
+    in_flight::{InFlight, Resolved, Totals},
     keepalive::{Keepalive, MAX_KEEPALIVE, MIN_KEEPALIVE},
     paced_queue::PacedQueue,
     pacer::Pacer,
@@ -101,6 +102,8 @@ pub struct Acknowledged {
     pub resolved_bytes: u64,
     /// When the newest of them was sent.
     pub newest_sent_at: Option<Time>,
+    /// Bytes that had been sent before, by all paths.
+    pub sent_before: u64,
     /// Bytes that were delivered between then and now.
     pub delivered_since: u64,
     /// Bytes by all paths that nothing is heard of yet.

@@ -2,7 +2,10 @@
 
 use core::time::Duration;
 
-use super::Acknowledged;
+use super::{
+    Acknowledged,
+    passing::{PassingQueue, Sample},
+};
 use cloudburst_wire::Time;
 
 /// Delays below this are noise of hosts.
@@ -26,8 +29,6 @@ const OWN_DATAGRAMS: u32 = 3;
 const MOST_BACKLOG: Duration = Duration::from_millis(1);
 /// The backlog of a small window where nobody knows yet how long a datagram takes: two of 1,450 bytes at 50 Mbit/s.
 const UNKNOWN_BACKLOG: Duration = Duration::from_micros(500);
-/// A queue that passes by is longer than so many of our datagrams.
-const PASSING_DATAGRAMS: u32 = 4;
 
 /// What a round has told so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,19 +47,6 @@ pub(super) struct Round {
     through: f64,
 }
 
-/// A queue that comes and goes within a round.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Passing {
-    /// Nobody knows how it began.
-    Unknown,
-    /// Queues are empty.
-    Empty,
-    /// One stands now.
-    Met,
-    /// It is gone again, while we went on sending.
-    Gone,
-}
-
 /// The round under way, and the one before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rounds {
@@ -69,7 +57,7 @@ pub(super) struct Rounds {
     pub(super) last: Round,
     latest: [Duration; LATEST],
     samples: usize,
-    passing: Passing,
+    passing: PassingQueue,
     /// The round trip of an empty path.
     base: Duration,
     /// The time that a datagram takes at the bottleneck, if it is known.
@@ -89,7 +77,7 @@ impl Rounds {
             last: Round::default(),
             latest: [Duration::ZERO; LATEST],
             samples: 0,
-            passing: Passing::Unknown,
+            passing: PassingQueue::default(),
             base: Duration::ZERO,
             transmission: Duration::ZERO,
             is_rate_known: false,
@@ -133,8 +121,15 @@ impl Rounds {
             self.samples = self.samples.wrapping_add(1);
         }
         let ends = news.newest_sent_at.is_some_and(|at| at >= self.began);
-        if news.round_trip.is_some() {
-            self.watch_passing(ends, datagram);
+        if let Some((sent_at, _)) = news.newest_sent_at.zip(news.round_trip) {
+            let sample = Sample {
+                sent_at,
+                sent_before: news.sent_before,
+                base: self.base,
+                queue: self.latest(),
+            };
+            let threshold = self.threshold(12, datagram.saturating_mul(2));
+            self.passing.watch(ends, sample, threshold, datagram);
         }
         if ends {
             self.began = now;
@@ -145,28 +140,9 @@ impl Rounds {
         ends
     }
 
-    /// Follows a queue that comes and goes. The sample that ends a round is one of the next.
-    fn watch_passing(&mut self, ends: bool, datagram: Duration) {
-        let threshold = self.threshold(12, datagram.saturating_mul(2));
-        let queue = self.latest();
-        let is_empty = queue < part_of(threshold, 2);
-        let has_met = queue > threshold.max(datagram.saturating_mul(PASSING_DATAGRAMS));
-        self.passing = match self.passing {
-            _ if ends && is_empty => Passing::Empty,
-            Passing::Empty if has_met => Passing::Met,
-            Passing::Empty => Passing::Empty,
-            _ if ends => Passing::Unknown,
-            Passing::Met if is_empty => Passing::Gone,
-            Passing::Unknown if is_empty => Passing::Empty,
-            Passing::Gone => Passing::Empty,
-            other => other,
-        };
-    }
-
-    /// Returns whether a queue came and went while we went on sending: it is others', for ours is
-    /// there until we have sent all that we may.
+    /// Returns whether a queue came and went that was not ours.
     pub(super) fn has_passed(&self) -> bool {
-        self.passing == Passing::Gone
+        self.passing.has_passed()
     }
 
     /// The queue that the latest sample tells of.

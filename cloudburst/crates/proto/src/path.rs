@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use cloudburst_congestion::{
     BlackHoleDetector, InFlight, LeastDelay, LossEstimator, OtherPaths, PathMtu,
-    RoundTripEstimator, SentDatagram,
+    RoundTripEstimator, SentDatagram, Totals,
 };
 use cloudburst_security::Suspicion;
 
@@ -292,14 +292,14 @@ impl Path {
         self.in_flight.bytes()
     }
 
-    /// The datagram of the next number is about to be sent; `delivered` bytes have been delivered
-    /// to the peer before.
-    pub(super) fn flies(&mut self, now: Time, bytes: usize, delivered: u64) {
+    /// The datagram of the next number is about to be sent; `before` are the peer's totals without
+    /// it.
+    pub(super) fn flies(&mut self, now: Time, bytes: usize, before: Totals) {
         // Where all paths are dead no window says how many there may be, and nothing may ever be heard of them.
         if self.is_dead() && self.in_flight.trains() >= MAX_TRAINS_OF_A_DEAD_PATH {
             self.in_flight.clear();
         }
-        self.in_flight.sent(now, self.sequence, bytes, delivered);
+        self.in_flight.sent(now, self.sequence, bytes, before);
     }
 
     /// Finds the path dead if nothing was heard of the last datagrams for so long, and if what was

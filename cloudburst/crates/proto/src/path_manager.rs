@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use cloudburst_congestion::{
     LossEstimator, PathRates, PortRotation, RotationBudget, RoundTripEstimator,
-    SharedBottleneckDetector,
+    SharedBottleneckDetector, Totals,
 };
 use cloudburst_security::{Absence, Inbound};
 
@@ -69,8 +69,7 @@ struct PeerPaths {
     has_capped: bool,
     /// It has said that it discarded what was sent, and reported nothing since.
     has_discarded: bool,
-    /// Bytes that were delivered to it so far.
-    delivered: u64,
+    totals: Totals,
     /// When the path MTU of the next path may be probed, and how long after that of another.
     mtu_probe_at: Time,
     mtu_probe_pause: Duration,
@@ -166,7 +165,7 @@ impl PathManager {
             replacements: RotationBudget::new(now),
             has_capped: false,
             has_discarded: false,
-            delivered: 0,
+            totals: Totals::default(),
             mtu_probe_at: now,
             mtu_probe_pause: Duration::ZERO,
         };
@@ -464,8 +463,9 @@ impl PeerPaths {
 
     /// The next datagram by a path is in flight from now on.
     fn flies(&mut self, now: Time, index: usize, bytes: usize) {
-        let delivered = self.delivered;
-        self.paths.get_mut(index).flies(now, bytes, delivered);
+        let before = self.totals;
+        self.totals.sent = before.sent.saturating_add(bytes as u64);
+        self.paths.get_mut(index).flies(now, bytes, before);
     }
 
     fn stamp(&mut self, now: Time, index: usize, bytes: usize, link: f64) -> (Stamp, Time) {

@@ -59,6 +59,7 @@ impl Rig {
             lost,
             resolved_bytes: u64::from(sent) * DATAGRAM,
             newest_sent_at: Some(Time::from_nanos(self.now.as_nanos() - 1)),
+            sent_before: 0,
             delivered_since: delivered,
             in_flight: 0,
             round_trip: Some((ROUND_TRIP + queue, ROUND_TRIP)),
@@ -222,9 +223,20 @@ fn a_share_that_is_lost_whatever_is_sent_costs_little() {
     let mut rig = Rig::new();
     for _ in 0..60 {
         let sent = rig.send(ROUND_TRIP, 200);
-        rig.acknowledge(sent, sent / 8, EMPTY);
+        rig.acknowledge(sent, sent / 12, EMPTY);
     }
     assert!(rig.window() > 100.0, "{}", rig.window());
+}
+
+/// Where many begin together, no one has seen the queue empty, and no one's window changes what is lost.
+#[test]
+fn a_share_as_of_too_many_senders_is_never_taken_for_chance() {
+    let mut rig = Rig::new();
+    for _ in 0..200 {
+        let sent = rig.send(ROUND_TRIP, 200);
+        rig.acknowledge(sent, (sent * 3).div_ceil(10), EMPTY);
+    }
+    assert!(rig.window() < 5.0, "{}", rig.window());
 }
 
 #[test]
@@ -293,6 +305,7 @@ impl Burst {
             lost,
             resolved_bytes: u64::from(sent) * DATAGRAM,
             newest_sent_at: Some(self.sent_at),
+            sent_before: 0,
             delivered_since: u64::from(delivered) * DATAGRAM,
             in_flight: u64::from(20 - all) * DATAGRAM,
             round_trip: Some((ROUND_TRIP + QUEUE, ROUND_TRIP)),

@@ -111,13 +111,14 @@ impl PeerPaths {
         let resolved = report.resolved;
         let lost = f64::from(report.lost) / f64::from(report.sent.max(1));
         let delivered = (resolved.bytes as f64 * (1.0 - lost)) as u64;
-        self.delivered = self.delivered.saturating_add(delivered);
+        self.totals.delivered = self.totals.delivered.saturating_add(delivered);
         news.resolved_bytes = news.resolved_bytes.saturating_add(resolved.bytes);
-        if let Some((sent_at, delivered)) = resolved.newest
+        if let Some((sent_at, before)) = resolved.newest
             && news.newest_sent_at.is_none_or(|newest| newest <= sent_at)
         {
             news.newest_sent_at = Some(sent_at);
-            news.delivered_since = self.delivered.saturating_sub(delivered);
+            news.sent_before = before.sent;
+            news.delivered_since = self.totals.delivered.saturating_sub(before.delivered);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Paths and their health, as the manager sees them.
 
 use super::*;
+use cloudburst_congestion::Totals;
 use proptest::{collection::vec, prelude::*};
 
 /// A datagram takes 120 us.
@@ -111,7 +112,7 @@ fn a_path_that_stays_dead_remembers_few_of_the_datagrams_that_go_by_it() {
     let mut at = Time::ZERO;
     for _ in 0..100_000 {
         at = at + Duration::from_millis(1);
-        path.flies(at, BYTES, 0);
+        path.flies(at, BYTES, Totals::default());
         path.take_sequence(at);
     }
     assert!(
@@ -132,7 +133,7 @@ fn what_a_peer_has_discarded_is_neither_in_flight_nor_lost() {
                 path.discarded();
                 assert_eq!(path.in_flight(), 0);
             }
-            path.flies(Time::ZERO, BYTES, 0);
+            path.flies(Time::ZERO, BYTES, Totals::default());
             path.take_sequence(Time::ZERO);
         }
         let report = path.hear(Time::ZERO, received, 14).expect("it is new");
@@ -153,7 +154,7 @@ fn what_a_peer_has_discarded_is_neither_in_flight_nor_lost() {
 fn what_a_peer_discards_later_is_neither_in_flight_nor_lost() {
     let send = |path: &mut Path, count| {
         for _ in 0..count {
-            path.flies(Time::ZERO, BYTES, 0);
+            path.flies(Time::ZERO, BYTES, Totals::default());
             path.take_sequence(Time::ZERO);
         }
         path.report(None).sent as u32 - 1
@@ -199,7 +200,7 @@ fn what_went_to_a_peer_that_was_restarted_unnoticed_is_not_lost_to_the_network()
         let path = paths.get_mut(0);
         let send = |path: &mut Path, count: u32| {
             for _ in 0..count {
-                path.flies(Time::ZERO, BYTES, 0);
+                path.flies(Time::ZERO, BYTES, Totals::default());
                 path.take_sequence(Time::ZERO);
             }
         };
@@ -264,7 +265,7 @@ proptest! {
             }
             for _ in 0..more {
                 paths.sending(now, 0, BYTES, NS_PER_BYTE);
-                paths.get_mut(0).flies(now, BYTES, reported);
+                paths.get_mut(0).flies(now, BYTES, Totals { delivered: reported, ..Totals::default() });
                 sent = paths.get_mut(0).take_sequence(now) + 1;
             }
             now = now + Duration::from_nanos(u64::from(delay_us) << 12);

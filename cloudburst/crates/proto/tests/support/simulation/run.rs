@@ -165,11 +165,12 @@ impl World {
         for message in &self.records.messages {
             let config = &self.scenario.hosts[message.from].config;
             // A window takes some seconds for 300 kB where a tenth is lost in round trips of
-            // 100 ms; where more is, several such messages take longer than they may.
+            // 100 ms; where more is, several such messages take longer than they may, and each lifetime
+            // runs from its first datagram, when those before it are out.
             let is_adaptive = config.congestion == CongestionControl::Adaptive;
             let is_hindered = is_adaptive && self.loses_much();
             let quarters = match (is_adaptive, is_hindered) {
-                (_, true) => 4,
+                (_, true) => 4 * self.records.messages.len() as u32,
                 (true, false) => 3,
                 (false, _) => 1,
             };
