@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use splitter_instance::{Instance, PathModels};
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
 /// From one look to the next while something waits: a model that is wrong by a hundredth of the time is wrong by
@@ -29,16 +30,26 @@ pub async fn compare(mut in_force: watch::Receiver<Arc<Instance>>) -> &'static s
             None
         });
         match models {
-            Some(mut models) => compare_for(RENEWAL, &mut models).await,
+            Some(models) => compare_for(RENEWAL, models).await,
             None => sleep(RENEWAL).await,
         }
     }
 }
 
-async fn compare_for(length: Duration, models: &mut PathModels) {
+async fn compare_for(length: Duration, mut models: PathModels) {
     let until = Instant::now() + length;
     while Instant::now() < until {
-        let pause = match models.compare() {
+        // In a thread of its own: the kernel may make it wait for others who change devices.
+        let compared = spawn_blocking(move || (models.compare(), models)).await;
+        let (found, same) = match compared {
+            Ok(compared) => compared,
+            Err(error) => {
+                tracing::debug!(%error, "the models of the tunnels' queues are held against nothing");
+                return sleep(RENEWAL).await;
+            }
+        };
+        models = same;
+        let pause = match found {
             Ok(true) => BUSY,
             Ok(false) => QUIET,
             Err(error) => {

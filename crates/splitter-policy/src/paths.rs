@@ -200,14 +200,26 @@ impl<W: SharedWord> TunnelQueues<W> {
         self.of[ALL][path.index()].get()
     }
 
-    /// Mends what the queue in front of a tunnel holds by [so much](Comparison::look), and counts that.
+    /// Mends what the queue in front of a tunnel holds by [so much](Comparison::look) at a time, and counts that.
     /// Packets that come at the same time are not lost to it.
-    pub fn correct(&self, path: PathId, correction_ns: i64) {
+    pub fn correct(&self, path: PathId, correction_ns: i64, now_ns: u64) {
         let index = path.index();
         self.looks[index].add(1);
-        if correction_ns != 0 {
+        if correction_ns < 0 {
             self.of[ALL][index].add(correction_ns.cast_unsigned());
-            self.wrong_ns[index].add(correction_ns.unsigned_abs());
+        } else if correction_ns > 0 {
+            self.fill(index, correction_ns.unsigned_abs(), now_ns);
+        }
+        self.wrong_ns[index].add(correction_ns.unsigned_abs());
+    }
+
+    /// Puts so much into a queue, which is empty now if its model was for long.
+    fn fill(&self, index: usize, more_ns: u64, now_ns: u64) {
+        let word = &self.of[ALL][index];
+        let filled = |free_at_ns: u64| free_at_ns.max(now_ns).saturating_add(more_ns);
+        let mut known_ns = word.get();
+        while !word.exchange(known_ns, filled(known_ns)) {
+            known_ns = word.get();
         }
     }
 

@@ -11,7 +11,7 @@ pub struct QueueLook {
     pub answered_ns: u64,
     /// Bytes that waited.
     pub bytes: u64,
-    /// The longest of the packets among them, or longer.
+    /// The longest packet that may have begun to leave last, or longer: of merged ones, all segments.
     pub packet_bytes: u64,
 }
 
@@ -32,7 +32,8 @@ pub struct Comparison {
 
 impl Comparison {
     /// Looks at the queue of `tunnel`, whose model held `before_ns` ahead of the question and `after_ns` behind the
-    /// answer. Returns by how many ns the model has to be fuller, or emptier if that is negative.
+    /// answer. Returns by how many ns the model has to be fuller, or emptier if that is negative. A model that was
+    /// empty for long is one that is empty now: what waits there has come by no packet that chose.
     pub fn look(
         &mut self,
         tunnel: &TunnelPath,
@@ -40,6 +41,7 @@ impl Comparison {
         after_ns: u64,
         look: &QueueLook,
     ) -> i64 {
+        let (before_ns, after_ns) = (before_ns.max(look.asked_ns), after_ns.max(look.answered_ns));
         let waits_ns = tunnel
             .service
             .of(look.bytes)

@@ -375,6 +375,35 @@ fn empty_queue_tells_that_a_model_is_too_full_and_not_that_it_is_too_empty() {
 }
 
 #[test]
+fn queue_that_fills_without_packets_that_choose_is_no_longer_than_what_waits() {
+    let tunnel = site(&[(8 * MBIT, 0)], false).tunnels[0];
+    let queues = TunnelQueues::<Cell<u64>>::default();
+    let mut comparison = Comparison::default();
+    let hour_ns = 3_600_000_000_000;
+    for number in 0..200 {
+        let now_ns = hour_ns + number * 10_000_000;
+        let look = QueueLook {
+            asked_ns: now_ns,
+            answered_ns: now_ns,
+            bytes: 10_000,
+            packet_bytes: 1_514,
+        };
+        let model_ns = queues.free_at_ns(path(0));
+        let correction_ns = comparison.look(&tunnel, model_ns, model_ns, &look);
+        queues.correct(path(0), correction_ns, now_ns);
+        let holds_ns = queues.free_at_ns(path(0)).saturating_sub(now_ns);
+        assert!(holds_ns <= tunnel.service.of(10_000 + 1_514), "{holds_ns}");
+    }
+    let (_, wrong_ns) = queues.compared(path(0));
+    // Each judgement finds the queue of then.
+    assert!(
+        wrong_ns <= 200 / 16 * tunnel.service.of(10_000 + 1_514),
+        "{wrong_ns}"
+    );
+    assert!(wrong_ns > 0);
+}
+
+#[test]
 fn correction_is_of_the_queue_of_all_and_loses_no_packet() {
     let (site, queues) = (
         site(&[(8 * MBIT, 0)], true),
@@ -382,11 +411,11 @@ fn correction_is_of_the_queue_of_all_and_loses_no_packet() {
     );
     LivePaths::new(&site, &queues, Some(Class::Short), 5_000).send(path(0), 1_000);
     let before_ns = queues.free_at_ns(path(0));
-    queues.correct(path(0), -3);
-    queues.correct(path(0), 1);
+    queues.correct(path(0), -3, 6_000);
+    queues.correct(path(0), 1, 6_000);
     assert_eq!(queues.free_at_ns(path(0)), before_ns - 2);
     assert_eq!(queues.of[FIRST][0].get(), before_ns);
-    queues.correct(path(0), 0);
+    queues.correct(path(0), 0, 6_000);
     assert_eq!(queues.compared(path(0)), (3, 4));
     assert_eq!(queues.compared(path(1)), (0, 0));
 }

@@ -100,9 +100,10 @@ impl SlowFlows {
         self.before = Some((at_ns, look));
     }
 
-    /// Forgets the sweep before: the next one is of other tables.
+    /// Forgets all: the next sweep is of other tables, and counts may have begun again.
     pub fn begin_again(&mut self) {
         self.before = None;
+        self.found.clear();
     }
 
     /// Returns the last one of each class and bucket.

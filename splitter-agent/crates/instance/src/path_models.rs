@@ -11,6 +11,8 @@ use crate::{Instance, InstanceError};
 
 /// A full frame of 1,500 bytes.
 const FRAME_BYTES: u64 = 1_514;
+/// The longest packet of merged segments. A shaper may have let one go whose time is not over.
+const MERGED_BYTES: u64 = 14 + 65_535;
 
 /// The models of the queues in front of an instance's tunnels.
 #[derive(Debug)]
@@ -76,16 +78,19 @@ impl PathModels {
                 continue;
             };
             let bytes = u64::from(queue.backlog_bytes);
-            let of_each = bytes / u64::from(queue.backlog_packets).max(1);
+            let packet_bytes = match u64::from(queue.backlog_packets) {
+                0 => MERGED_BYTES,
+                packets => FRAME_BYTES.max(bytes / packets),
+            };
             let look = QueueLook {
                 asked_ns,
                 answered_ns,
                 bytes,
-                packet_bytes: FRAME_BYTES.max(of_each),
+                packet_bytes,
             };
             let after_ns = models.free_at_ns(path);
             let correction_ns = comparison.look(tunnel, before_ns, after_ns, &look);
-            models.correct(path, correction_ns);
+            models.correct(path, correction_ns, answered_ns);
             waits |= bytes > 0;
         }
         Ok(waits)
