@@ -73,7 +73,8 @@ impl MatchedBits {
     }
 }
 
-static MASKS: [[u64; 2]; MatchedBits::LARGEST as usize + 1] = {
+/// No `static`: the name of one in an object would depend on the directory that it was built in.
+const MASKS: &[[u64; 2]; MatchedBits::LARGEST as usize + 1] = &{
     let mut masks = [[u64::MAX; 2]; MatchedBits::LARGEST as usize + 1];
     let mut bits = 0;
     while bits <= 64 {
