@@ -47,7 +47,8 @@ impl EndpointConfig {
             address,
             dscp: self.dscp,
             buffer_bytes: self.socket_buffer_bytes,
-            shares_port: self.shares_port,
+            // Of those of one user that are shared, the system would choose one that is taken.
+            shares_port: self.shares_port && address.port() != 0,
         }
     }
 }

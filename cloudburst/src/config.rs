@@ -128,8 +128,12 @@ impl EndpointConfig {
     /// Lets other endpoints of this user bind the same named ports (`SO_REUSEPORT`), so that a server has an endpoint
     /// and a thread for each processor. Linux gives each peer to one of them, by its address and port: peers need
     /// one port each (`Ports::Any(1)`), for paths that reach another endpoint find it without their keys. With
-    /// each endpoint that begins or ends, peers may find themselves at another, as if theirs had been restarted.
-    /// Default false; elsewhere than on Linux and Android [`Endpoint::bind`](super::Endpoint::bind) refuses it.
+    /// each endpoint that begins or ends, peers may find themselves at another, as if theirs had been restarted; but
+    /// that one may hand over once more what the other had taken. Recorded first flights are not taken again by
+    /// another: validation is required ([`with_validation_required`](Self::with_validation_required)), which costs the
+    /// first message of a peer a round trip. Any program of the same user can bind the port as well and gets a part of
+    /// the peers. Ports that the system chooses are not shared. Default false; elsewhere than on Linux and Android
+    /// [`Endpoint::bind`](super::Endpoint::bind) refuses it.
     #[must_use]
     pub fn with_shared_port(mut self, is_shared: bool) -> Self {
         self.shares_port = is_shared;
@@ -287,6 +291,16 @@ impl EndpointConfig {
         self.with_protocol(|it| it.keepalive = Some(interval))
     }
 
+    /// The configuration of the protocol, with what the sockets ask of it.
+    pub(super) fn to_protocol(&self) -> protocol::TransportConfig {
+        let mut protocol = self.protocol.clone();
+        // The caller that named ports is to be found there.
+        protocol.rotate_ports &= matches!(self.ports, Ports::Any(_));
+        // A first flight that was recorded is new to the other endpoints of the port, but their tokens are not its.
+        protocol.require_validation |= self.shares_port;
+        protocol
+    }
+
     fn with_protocol(mut self, change: impl FnOnce(&mut protocol::TransportConfig)) -> Checked {
         change(&mut self.protocol);
         self.protocol.validate()?;
@@ -351,6 +365,15 @@ mod tests {
             let unchanged = config.with_protocol(|_| ()).unwrap();
             unchanged.check_sockets().unwrap();
         }
+    }
+
+    #[test]
+    fn port_that_is_shared_takes_no_first_flight_without_a_token() {
+        let requires = |config: EndpointConfig| config.to_protocol().require_validation;
+        let server = EndpointConfig::server(4433, Security::Unprotected);
+        assert!(!requires(server.clone()));
+        let shared = server.with_shared_port(true);
+        assert!(requires(shared.with_validation_required(false)));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use cloudburst_proto::{SocketId, StartError, Time, Transport};
 use tokio::sync::{Mutex, broadcast, mpsc, watch};
 
 use super::{
-    BindError, Endpoint, EndpointConfig, EndpointStatistics, Ports,
+    BindError, Endpoint, EndpointConfig, EndpointStatistics,
     bind::bind_sockets,
     commands,
     driver::{Driver, Inbox, Io, LocalAddresses, PortRotation},
@@ -86,9 +86,7 @@ impl Endpoint {
         let events_missed = Arc::<AtomicU64>::default();
         let room = SendBudget::new(&config.protocol.quotas);
         let most_bytes = config.protocol.max_message_bytes;
-        let mut protocol = config.protocol;
-        // The caller that named ports is to be found there.
-        protocol.rotate_ports &= matches!(config.ports, Ports::Any(_));
+        let mut protocol = config.to_protocol();
         protocol.quiet_before = quiet_before;
         protocol.unix_time = protocol.unix_time.or_else(|| runtime.unix_time());
         let machine = match runtime.secret_seed() {

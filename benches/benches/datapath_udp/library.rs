@@ -23,6 +23,8 @@ const CLIENTS: usize = 2;
 const UNDER_WAY: usize = 4;
 /// The rate that is stated to the library: somewhat more than is hoped for.
 const LINK_BITS_PER_S: u64 = 20_000_000_000;
+/// Shared ports are named; below those that the system chooses.
+const PORT: u16 = 20_443;
 /// The system chooses which endpoint of a port a client is at: so often another is tried.
 const TRIALS: usize = 64;
 
@@ -54,29 +56,29 @@ fn measure(
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let (bound, addresses) = mpsc::channel();
-        let mut port = 0;
         let receivers: Vec<_> = (0..endpoints)
             .map(|number| {
                 let (bound, stop) = (bound.clone(), &stop);
                 let receiver = scope.spawn(move || {
                     pin(cores[1]);
-                    runtime().block_on(serve(number, port, security, bound, stop));
+                    runtime().block_on(serve(number, security, bound, stop));
                     core_time().as_secs_f64()
                 });
-                let address: SocketAddr = addresses.recv().expect("the receiver starts");
-                port = address.port();
+                let () = addresses.recv().expect("the receiver starts");
                 receiver
             })
             .collect();
         let sender = scope.spawn(move || {
             pin(cores[0]);
-            let address = (Ipv4Addr::LOCALHOST, port).into();
+            let address = (Ipv4Addr::LOCALHOST, PORT).into();
             let (statistics, seconds) =
                 runtime().block_on(offer(address, endpoints, duration, security));
             (statistics, seconds, core_time().as_secs_f64())
         });
-        let (statistics, seconds, sending_s) = sender.join().expect("the sender ends");
+        let sent = sender.join();
+        // Before anything else, or the receivers never end.
         stop.store(true, Ordering::Relaxed);
+        let (statistics, seconds, sending_s) = sent.expect("the sender ends");
         let receiving = receivers.into_iter().map(|it| it.join().expect("it ends"));
         let receiving_s: f64 = receiving.sum();
         let sum = |figure: fn(&EndpointStatistics) -> u64| -> f64 {
@@ -93,18 +95,11 @@ fn measure(
 }
 
 /// Takes messages, and answers requests with its number.
-async fn serve(
-    number: usize,
-    port: u16,
-    security: &Security,
-    bound: mpsc::Sender<SocketAddr>,
-    stop: &AtomicBool,
-) {
-    let config = config(Ports::one(port), security).with_shared_port(true);
+async fn serve(number: usize, security: &Security, bound: mpsc::Sender<()>, stop: &AtomicBool) {
+    let config = config(Ports::one(PORT), security).with_shared_port(true);
     let endpoint = Endpoint::bind(config.with_early_requests(true)).await;
     let endpoint = endpoint.expect("loopback is there");
-    let address = endpoint.local_addrs()[0];
-    bound.send(address).expect("it is waited for");
+    bound.send(()).expect("it is waited for");
     while !stop.load(Ordering::Relaxed) {
         let received = tokio::time::timeout(Duration::from_millis(50), endpoint.recv()).await;
         if let Ok(Ok(received)) = received

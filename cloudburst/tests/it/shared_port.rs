@@ -14,6 +14,17 @@ fn server(port: u16, is_shared: bool) -> EndpointConfig {
     config.unwrap().with_shared_port(is_shared)
 }
 
+/// The first endpoint of a port that is shared, which nobody else has taken meanwhile.
+async fn first_of_a_port() -> (Endpoint, u16) {
+    let domain = socket2::Domain::IPV4;
+    let held = socket2::Socket::new(domain, socket2::Type::DGRAM, None).unwrap();
+    held.set_reuse_port(true).unwrap();
+    held.bind(&std::net::SocketAddr::new(LOCALHOST, 0).into())
+        .unwrap();
+    let port = held.local_addr().unwrap().as_socket().unwrap().port();
+    (Endpoint::bind(server(port, true)).await.unwrap(), port)
+}
+
 /// Answers each request with this name.
 async fn answer(endpoint: Endpoint, name: &'static str) {
     while let Ok(request) = endpoint.recv().await {
@@ -23,9 +34,9 @@ async fn answer(endpoint: Endpoint, name: &'static str) {
 
 #[tokio::test]
 async fn peers_of_a_shared_port_are_spread_over_its_endpoints_and_stay_there() {
-    let one = Endpoint::bind(server(0, true)).await.unwrap();
+    let (one, port) = first_of_a_port().await;
     let address = one.local_addrs()[0];
-    let other = Endpoint::bind(server(address.port(), true)).await.unwrap();
+    let other = Endpoint::bind(server(port, true)).await.unwrap();
     assert_eq!(other.local_addrs(), [address]);
     let answering = [
         tokio::spawn(answer(one, "one")),
@@ -51,7 +62,10 @@ async fn peers_of_a_shared_port_are_spread_over_its_endpoints_and_stay_there() {
 #[tokio::test]
 async fn port_is_shared_only_if_all_say_so() {
     for (first, second) in [(false, false), (true, false), (false, true)] {
-        let bound = Endpoint::bind(server(0, first)).await.unwrap();
+        let bound = match first {
+            true => first_of_a_port().await.0,
+            false => Endpoint::bind(server(0, false)).await.unwrap(),
+        };
         let port = bound.local_addrs()[0].port();
         let refused = Endpoint::bind(server(port, second)).await;
         let refused = refused.expect_err("somebody has the port").to_string();

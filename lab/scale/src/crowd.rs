@@ -16,7 +16,7 @@ const FILES_OF_A_CLIENT: u64 = 2;
 /// What a process has open besides.
 const OTHER_FILES: u64 = 256;
 /// Until peers send that send at the same time: each process has heard of it by then.
-const LEAD: Duration = Duration::from_millis(500);
+const LEAD: Duration = Duration::from_secs(2);
 
 /// A server and so many clients that it knows.
 pub(crate) struct Crowd {

@@ -27,7 +27,7 @@ use crate::{
 /// Measures how memory, processor time and wake-ups of a Cloudburst server grow with its peers and with the
 /// messages that it takes: peers that are idle, peers that send to it at the same time, and messages of one peer in
 /// a row. Server and clients are processes of their own on the loopback interface. Each peer has a socket, a key pair
-/// and an address of 127.1.0.0/16 and what follows it, since a server opens at most 50 conversations a second with
+/// and an address of 127.1.0.0/16, since a server opens at most 50 conversations a second with
 /// hosts of one address; peers are in as many processes as the limit of open files (`ulimit -Hn`) asks for, at two
 /// files each.
 #[derive(Debug, Parser)]

@@ -350,7 +350,7 @@ impl AdaptiveController {
         let is_chance = if is_due {
             self.chance.is_usual(now, (lost, self.chance.judged(sent)))
         } else {
-            share <= HEAVY_LOSS.max(self.chance.share(now))
+            share <= HEAVY_LOSS
                 || lost < 2
                 || self.chance.is_found(now) && self.chance.is_usual(now, (lost, sent))
         };

@@ -18,8 +18,8 @@ const USUAL: f64 = 0.02;
 /// found: each trial costs a third of the window.
 const BELIEVED_FOR: Duration = Duration::from_secs(60);
 const MARGIN: f64 = 1.6;
-/// A larger share is never taken for chance: where many senders begin together, none has ever seen the queue empty, and
-/// none can make it shorter by sending less. Twenty of them that took up to half for chance lost up to 57 % in that
+/// No trial finds that a larger share is chance: where many senders begin together, none has ever seen the queue empty, and
+/// none can make it shorter by sending less. Twenty of them that took up to half for chance lost up to 58 % in that
 /// belief, and delivered a sixth of what the link carries.
 const MOST: f64 = 0.1;
 /// More than this of a round is too much, though rounds of few datagrams may lose a larger share by chance.

@@ -10,8 +10,8 @@ use cloudburst_wire::Time;
 
 /// A queue that passes by is longer than so many of our datagrams.
 const PASSING_DATAGRAMS: u32 = 4;
-/// A round trip of an empty path that is longer than that of another sample by this part tells nothing: a queue
-/// may have stood on that path for as long as it is known.
+/// A sample is not held against one whose empty path takes so much longer: a queue may have stood there for as long as
+/// it is known, or it is another way.
 const BASE_PART: u32 = 16;
 /// How much more than what would have drained was sent, if the queue was others': times, and four datagrams.
 const MARGIN: f64 = 1.25;
@@ -30,11 +30,12 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// The seconds between the times at which both have left the bottleneck; they are negative or zero where it was
-    /// not the same one.
-    fn served_until(&self, later: &Self) -> f64 {
+    /// The seconds between the times at which both have left the bottleneck, the other one later; nothing if that
+    /// cannot have been the same one.
+    fn served_until(&self, later: &Self) -> Option<f64> {
         let sent = later.sent_at.since(self.sent_at).as_secs_f64();
-        sent + later.queue.as_secs_f64() - self.queue.as_secs_f64()
+        let served = sent + later.queue.as_secs_f64() - self.queue.as_secs_f64();
+        (sent > 0.0 && served > 0.0 && self.is_comparable(later)).then_some(served)
     }
 
     /// Bytes that were sent from this one on until the other.
@@ -42,10 +43,11 @@ impl Sample {
         later.sent_before.saturating_sub(self.sent_before) as f64
     }
 
-    /// Whether this one is of a path as short as the other's.
+    /// Whether both are of paths of about the same length.
     fn is_comparable(&self, other: &Self) -> bool {
-        let part = other.base.checked_div(BASE_PART).unwrap_or_default();
-        self.base <= other.base.saturating_add(part)
+        let shorter = self.base.min(other.base);
+        let part = shorter.checked_div(BASE_PART).unwrap_or_default();
+        self.base.abs_diff(other.base) <= part
     }
 }
 
@@ -108,13 +110,10 @@ impl PassingQueue {
 
     /// The stage after a queue of which a sample tells that it is gone.
     fn after(&self, sample: &Sample) -> Stage {
-        let (came, went) = (
-            self.empty.served_until(&self.longest),
-            self.longest.served_until(sample),
-        );
-        if came <= 0.0 || went <= 0.0 || !sample.is_comparable(&self.longest) {
+        let came = self.empty.served_until(&self.longest);
+        let Some((came, went)) = came.zip(self.longest.served_until(sample)) else {
             return Stage::Met;
-        }
+        };
         // What the bottleneck carries in the time, if the queue was ours.
         let carried = went * self.empty.bytes_until(&self.longest) / came;
         if self.longest.bytes_until(sample) > MARGIN * carried + SLACK_BYTES {
@@ -194,5 +193,9 @@ mod tests {
     #[test]
     fn what_arrives_before_what_was_sent_earlier_has_met_another_queue() {
         assert!(!by_one_path(&[(0, 0, 0), (10, 100, 6), (12, 200, 0)]));
+        assert!(
+            !by_one_path(&[(10, 100, 0), (8, 80, 6), (30, 300, 0)]),
+            "nor does what was sent before the queue came say how fast it grew"
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cloudburst_proto::{CongestionControl, MAX_LIFETIME, Reason, TransportStatistics};
 
 use super::{
-    messages::{Fate, MessageRecords},
+    messages::{Fate, Message, MessageRecords},
     path::{Loss, MILLI, SECOND},
     scenario::Scenario,
     world::World,
@@ -160,6 +160,12 @@ impl World {
         losses.any(|loss| matches!(loss, Loss::Each(share) if share > 0.1))
     }
 
+    /// Messages from a host to another, which wait for each other.
+    fn sent_between(&self, from: usize, to: usize) -> u32 {
+        let between = |it: &&Message| (it.from, it.to) == (from, to);
+        self.records.messages.iter().filter(between).count() as u32
+    }
+
     fn check_all_delivered(&self) {
         assert_eq!(self.not_accepted, [], "a quota is too small");
         for message in &self.records.messages {
@@ -170,7 +176,7 @@ impl World {
             let is_adaptive = config.congestion == CongestionControl::Adaptive;
             let is_hindered = is_adaptive && self.loses_much();
             let quarters = match (is_adaptive, is_hindered) {
-                (_, true) => 4 * self.records.messages.len() as u32,
+                (_, true) => 4 * self.sent_between(message.from, message.to),
                 (true, false) => 3,
                 (false, _) => 1,
             };
