@@ -35,7 +35,7 @@ struct Train {
 pub struct Resolved {
     /// Bytes of these datagrams.
     pub bytes: u64,
-    /// When the train of the newest of them was sent, and the peer's totals before that.
+    /// The time at which the train of the newest of them was sent, and the peer's totals before that.
     pub newest: Option<(Time, Totals)>,
 }
 

@@ -393,6 +393,8 @@ fn queue_that_fills_without_packets_that_choose_is_no_longer_than_what_waits() {
         queues.correct(path(0), correction_ns, now_ns);
         let holds_ns = queues.free_at_ns(path(0)).saturating_sub(now_ns);
         assert!(holds_ns <= tunnel.service.of(10_000 + 1_514), "{holds_ns}");
+        let is_filled = correction_ns <= 0 || holds_ns >= tunnel.service.of(10_000);
+        assert!(is_filled, "what waits is in the model: {holds_ns}");
     }
     let (_, wrong_ns) = queues.compared(path(0));
     // Each judgement finds the queue of then.
