@@ -266,7 +266,7 @@ fn fuzz_for_long(project: &Project, seconds: u32) -> Step {
 
 /// What cannot be tried for want of qemu or a kernel is skipped.
 fn try_other_kernels(project: &Project) -> Result<Tally> {
-    let report = vm_test::run(project)?;
+    let report = vm_test::run(project, vm_test::Programs::WithTests)?;
     println!("{}", vm_test::table(&report.outcomes));
     let mut tally = Tally::default();
     for outcome in &report.outcomes {
