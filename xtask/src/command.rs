@@ -1,7 +1,7 @@
 //! Runs programs: says what is run, and what failed with which status.
 
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fmt,
     fs::File,
     io::{BufRead, BufReader, Read},
@@ -14,9 +14,21 @@ use anyhow::{Context, Result, bail};
 /// A command line with an environment, checked when it is run.
 pub(crate) struct Run(Command);
 
-/// The cargo that runs this task.
+/// The cargo that runs this task, without what it says of this task's package: build scripts that look at that
+/// would run anew, and half of all dependencies after them, whenever plain cargo has built in between.
 pub(crate) fn cargo() -> Run {
-    Run::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    without_own_package(Run::new(cargo_program()))
+}
+
+/// The program of [`cargo`].
+pub(crate) fn cargo_program() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+pub(crate) fn without_own_package(run: Run) -> Run {
+    let own = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    own.filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        .fold(run, |run, name| run.env_remove(&name))
 }
 
 impl Run {

@@ -5,6 +5,8 @@ use std::{
     collections::VecDeque,
     io::{self, BufRead as _},
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::mpsc::{Receiver, channel},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -60,14 +62,15 @@ struct Client {
 /// Connects the clients of this process, and obeys until standard input ends.
 pub(crate) fn run(job: &str) -> Result<()> {
     let job: Job = serde_json::from_str(job)?;
+    let told = listen();
     allow_open_files(job.open_files)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     let clients = runtime.block_on(connect_all(&job))?;
     print_json_line(&())?;
-    for line in io::stdin().lock().lines() {
-        match serde_json::from_str(&line?)? {
+    for line in told {
+        match serde_json::from_str(&line)? {
             Order::InARow { messages } => {
                 runtime.block_on(clients[0].send_in_a_row(messages))?;
                 print_json_line(&())?;
@@ -78,6 +81,21 @@ pub(crate) fn run(job: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Reads lines of standard input. Where it ends, so does this process, whatever it is about: who would hear
+/// of it has ended, as has the server, and to connect or send to that takes until all has been tried.
+fn listen() -> Receiver<String> {
+    let (hand_over, told) = channel();
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            if hand_over.send(line).is_err() {
+                break;
+            }
+        }
+        std::process::exit(0);
+    });
+    told
 }
 
 async fn connect_all(job: &Job) -> Result<Vec<Client>> {
@@ -157,7 +175,7 @@ async fn send_at_once(clients: &[Client], begin: Duration) -> Result<Vec<Option<
     let left = begin.checked_sub(monotonic()?);
     let left = left.context("the time at which all were to send was over before all knew of it")?;
     // This thread alone waits: the runtime's timers are in milliseconds.
-    std::thread::sleep(left);
+    thread::sleep(left);
     let late = monotonic()?.saturating_sub(begin);
     start.send_replace(Instant::now().checked_sub(late));
     Ok(sending.join_all().await)

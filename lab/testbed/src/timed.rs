@@ -8,6 +8,10 @@
 //!
 //! Each outcome is a line of JSON in the file that the environment variable
 //! [`CLAIMS_VARIABLE`] names; `cargo xtask test` counts them and checks the twins.
+//!
+//! Programs of tests that run side by side would strain what is claimed. Where [`DEFER_VARIABLE`]
+//! names a file, a test that comes to a claim, or is about to take the machine away from others,
+//! writes its name there and returns: `cargo xtask test` runs it again when nothing else runs.
 
 mod strain;
 mod witness;
@@ -30,6 +34,10 @@ use self::witness::is_carried;
 
 /// Names the file that outcomes of timed claims are appended to, a line of JSON each.
 pub const CLAIMS_VARIABLE: &str = "FLOW_TEST_CLAIMS";
+
+/// Names the file that tests append their names to, a line each, instead of running what needs the
+/// machine for itself.
+pub const DEFER_VARIABLE: &str = "FLOW_TEST_DEFER";
 
 /// Rates that a claim may run at, in Mbit/s, the most telling first.
 pub(crate) const RATES_MBIT: [u32; 4] = [100, 50, 20, 10];
@@ -71,16 +79,28 @@ struct Record<'a> {
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// Waits until no claim of this process runs, and lets none run until the guard is dropped: for
-/// tests that take processors away on purpose.
-pub fn disturb() -> RwLockWriteGuard<'static, ()> {
-    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Runs a claim once and records its outcome under the name of the test that calls it.
+/// tests that take processors away on purpose. `None` where the test is deferred and has to return.
 ///
 /// # Panics
-/// Panics when the claim failed, and when `attempt` panics: an `assert!` in it holds at any time.
+/// Panics when a deferred test cannot be written down.
+#[must_use = "a test that is deferred returns"]
+pub fn disturb() -> Option<RwLockWriteGuard<'static, ()>> {
+    (!is_deferred()).then(|| MACHINE.write().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Runs a claim once and records its outcome under the name of the test that calls it. Comes last in a
+/// test, which may be deferred.
+///
+/// # Panics
+/// Panics when the claim failed, when a deferred test cannot be written down, and when `attempt`
+/// panics: an `assert!` in it holds at any time.
 pub fn decide(claim: &Claim, attempt: impl FnOnce() -> Result<(), String>) {
+    if !is_deferred() {
+        decide_now(claim, attempt);
+    }
+}
+
+fn decide_now(claim: &Claim, attempt: impl FnOnce() -> Result<(), String>) {
     let test = current_test();
     let _undisturbed = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
     let meter = Meter::start();
@@ -112,6 +132,9 @@ const LOWEST_MBIT: u32 = RATES_MBIT[RATES_MBIT.len() - 1];
 /// # Panics
 /// As [`decide`] does.
 pub fn decide_at_rate(claim: &Claim, attempt: impl FnOnce(u32) -> Result<(), String>) {
+    if is_deferred() {
+        return;
+    }
     let mbit = highest_carried().unwrap_or(LOWEST_MBIT);
     if mbit < RATES_MBIT[0] {
         let law = claim.law;
@@ -119,7 +142,23 @@ pub fn decide_at_rate(claim: &Claim, attempt: impl FnOnce(u32) -> Result<(), Str
             "{law}: at {mbit} Mbit/s, since an emulated link does not keep a higher rate now"
         );
     }
-    decide(claim, || attempt(mbit));
+    decide_now(claim, || attempt(mbit));
+}
+
+/// Tells whether this test is to run later, by itself, and writes that down.
+fn is_deferred() -> bool {
+    env::var_os(DEFER_VARIABLE).is_some_and(|path| defer_to(Path::new(&path)))
+}
+
+fn defer_to(path: &Path) -> bool {
+    // A test that runs alone has no thread of its own, and nothing beside it in its program.
+    let thread = thread::current();
+    let Some(test) = thread.name().filter(|name| *name != "main") else {
+        return false;
+    };
+    append_line(path, test)
+        .unwrap_or_else(|error| panic!("cannot defer {test} in {path:?}: {error}"));
+    true
 }
 
 /// A claim that held is decided on any machine: a strain can break it and not make it.
@@ -161,9 +200,12 @@ fn record(test: &str, claim: &Claim, outcome: &Outcome, strain: &Strain) {
 
 /// One write in append mode, so that lines of tests that run at once do not mix.
 fn append(path: &Path, record: &Record<'_>) -> io::Result<()> {
-    let line = serde_json::to_string(record)? + "\n";
+    append_line(path, &serde_json::to_string(record)?)
+}
+
+fn append_line(path: &Path, line: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-    file.write_all(line.as_bytes())
+    file.write_all(format!("{line}\n").as_bytes())
 }
 
 /// The harness names a test's thread after it, and cargo the program after its crate.
@@ -240,6 +282,21 @@ mod tests {
         assert_eq!(lines[0]["outcome"], "not_decided");
         assert_eq!(lines[0]["reason"], "late");
         assert_eq!(lines[0]["twin"], "c");
+    }
+
+    #[test]
+    fn deferred_test_is_written_down_and_one_without_a_thread_of_its_own_runs() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("deferred");
+        let defer_in = |thread: &str| {
+            let path = path.clone();
+            let thread = thread::Builder::new().name(thread.to_owned());
+            let thread = thread.spawn(move || defer_to(&path)).expect("a thread");
+            thread.join().expect("no panic")
+        };
+        assert_eq!(["a::b", "main", "c"].map(defer_in), [true, false, true]);
+        let text = std::fs::read_to_string(&path).expect("a file");
+        assert_eq!(text, "a::b\nc\n");
     }
 
     #[test]

@@ -61,7 +61,7 @@ fn demo_beside_a_hog_is_not_valid_and_has_no_ratio() {
     );
     require!(NftRule("ct original packets > 45 ip dscp set 2"));
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let _alone = disturb();
+    let Some(_alone) = disturb() else { return };
     let hogs = Hogs::start();
     let comparison = demonstration([10, 10]);
     drop(hogs);

@@ -91,7 +91,7 @@ fn fifty_sites_come_up_in_time_and_go_without_a_trace() {
 fn fifty_sites(site: &Site) -> Result<(), String> {
     let before = site.routing();
     let (mut times, mut ends) = (Vec::new(), Vec::new());
-    for turn in 0..20 {
+    for turn in 0..10 {
         let begin = Instant::now();
         let mut up = site.command(&["up"]).stdout(Stdio::piped()).spawn();
         let up = up.as_mut().expect("it can be started");
@@ -113,12 +113,12 @@ fn fifty_sites(site: &Site) -> Result<(), String> {
     }
     times.sort_unstable();
     ends.sort_unstable();
-    let [(median, p95), (end, late)] = [&times, &ends].map(|it| (it[9], it[18]));
+    let [(median, longest), (end, late)] = [&times, &ends].map(|it| (it[4], it[9]));
     println!(
-        "50 sites, 100 tunnels, both families: verified in {median:?} (p95 {p95:?}), counted, too, in \
-         {end:?} ({late:?})"
+        "50 sites, 100 tunnels, both families: verified in {median:?} (at most {longest:?}), counted, too, \
+         in {end:?} ({late:?})"
     );
-    claim!(p95 <= Duration::from_secs(2), "{times:?}");
+    claim!(longest <= Duration::from_secs(2), "{times:?}");
     Ok(())
 }
 

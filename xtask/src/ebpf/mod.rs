@@ -5,9 +5,11 @@ mod pair;
 mod record;
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
+    thread,
 };
 
 use anyhow::{Context, Result, bail};
@@ -158,32 +160,57 @@ fn compile(project: &Project, tools: &Tools) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(&output)
         .with_context(|| format!("cannot make the directory {}", output.display()))?;
     let flags = rust_flags(project, tools, &target)?;
-    let mut built = Vec::new();
-    for object in OBJECTS {
-        let mut cargo = tools
+    let profiles: BTreeSet<_> = OBJECTS.iter().map(|object| object.profile).collect();
+    // Each compiles a core library of its own, mostly on one processor.
+    thread::scope(|scope| {
+        let place = (target.as_path(), flags.as_str());
+        let running: Vec<_> = profiles
+            .into_iter()
+            .map(|profile| scope.spawn(move || compile_profile(project, tools, profile, place)))
+            .collect();
+        running.into_iter().try_for_each(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    })?;
+    let built = OBJECTS.iter().map(|object| output.join(object.file_name()));
+    Ok(built.collect())
+}
+
+/// Builds the objects of a profile, those with the same features by one call of cargo.
+fn compile_profile(
+    project: &Project,
+    tools: &Tools,
+    profile: &str,
+    (target, flags): (&Path, &str),
+) -> Result<()> {
+    let objects = || OBJECTS.iter().filter(|object| object.profile == profile);
+    let features: BTreeSet<_> = objects().map(|object| object.feature).collect();
+    for feature in features {
+        let objects: Vec<_> = objects().filter(|it| it.feature == feature).collect();
+        let programs = objects.iter().flat_map(|object| ["--bin", object.program]);
+        tools
             .cargo()
             .args(["build", "--locked", "-Zbuild-std=core"])
-            .args(["--profile", object.profile])
-            .args(["--target", TARGET, "--bin", object.program])
+            .args(["--profile", profile, "--target", TARGET])
+            .args(programs)
+            .args(feature.iter().flat_map(|feature| ["--features", feature]))
             .arg("--target-dir")
-            .arg(&target)
-            .env("CARGO_ENCODED_RUSTFLAGS", &flags)
+            .arg(target)
+            .env("CARGO_ENCODED_RUSTFLAGS", flags)
             // Compiled by parts, the same source makes other bytes.
             .env("CARGO_INCREMENTAL", "0")
-            .current_dir(project.root.join("splitter-ebpf"));
-        if let Some(feature) = object.feature {
-            cargo = cargo.args(["--features", feature]);
+            .current_dir(project.root.join("splitter-ebpf"))
+            .run()?;
+        // With other features, a program takes the place of the one before.
+        for object in objects {
+            let linked = target.join(TARGET).join(profile).join(object.program);
+            let stripped = target.join("objects").join(object.file_name());
+            strip(tools, &linked, &stripped)?;
         }
-        cargo.run()?;
-        let linked = target
-            .join(TARGET)
-            .join(object.profile)
-            .join(object.program);
-        let stripped = output.join(object.file_name());
-        strip(tools, &linked, &stripped)?;
-        built.push(stripped);
     }
-    Ok(built)
+    Ok(())
 }
 
 /// Takes DWARF out, whose strings keep paths of this machine; BTF stays.

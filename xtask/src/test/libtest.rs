@@ -81,6 +81,14 @@ impl Tally {
         self.undecided.extend(other.undecided);
     }
 
+    /// Tests that returned without having run, and are to run later.
+    pub(super) fn take_back(&mut self, tests: &[String]) {
+        self.passed = self.passed.saturating_sub(tests.len());
+        for test in tests {
+            self.passed_tests.remove(test);
+        }
+    }
+
     /// Tests that skipped themselves: to the harness they have passed.
     pub(super) fn mark_skipped(&mut self, skips: Vec<Skip>) {
         self.passed = self.passed.saturating_sub(skips.len());

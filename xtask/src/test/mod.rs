@@ -10,6 +10,7 @@ mod emulated;
 mod fuzz;
 mod libtest;
 mod packages;
+mod programs;
 mod receivers;
 mod record;
 mod semver;
@@ -17,6 +18,7 @@ mod session;
 mod skips;
 mod steps;
 mod vectors;
+mod workspace;
 
 use std::process::ExitCode;
 

@@ -115,32 +115,33 @@ pub(super) fn check_targets(project: &Project) -> Result<Tally> {
     let bare = WITHOUT_STD.map(|it| (it, &["--no-default-features"][..]));
     let elsewhere = ELSEWHERE.map(|it| (it, &[][..]));
     for ((package, targets), features) in bare.into_iter().chain(elsewhere) {
-        for target in targets {
-            tally.add(match &toolchain {
-                Err(reason) => {
-                    Tally::skip(&format!("{package} for {target}"), &format!("{reason:#}"))
-                }
-                Ok(toolchain) => {
-                    check(project, toolchain, (package, target), features)?;
-                    Tally::success()
-                }
-            });
+        let names = targets.iter().map(|it| format!("{package} for {it}"));
+        match &toolchain {
+            Err(reason) => names
+                .map(|name| Tally::skip(&name, &format!("{reason:#}")))
+                .for_each(|skip| tally.add(skip)),
+            Ok(toolchain) => {
+                check(project, toolchain, (package, targets), features)?;
+                names.for_each(|_| tally.add(Tally::success()));
+            }
         }
     }
     Ok(tally)
 }
 
+/// For all targets at once: one after the other would leave all processors but one idle.
 fn check(
     project: &Project,
     toolchain: &MinimumToolchain,
-    (package, target): (&str, &str),
+    (package, targets): (&str, &[&str]),
     features: &[&str],
 ) -> Result<()> {
     toolchain
         .cargo()
         .args(["check", "--locked"])
         .args(features)
-        .args(["--package", package, "--target", target])
+        .args(["--package", package])
+        .args(targets.iter().flat_map(|target| ["--target", target]))
         .env("CARGO_TARGET_DIR", project.target.join("bare-targets"))
         // Nothing is linked: what dependencies have in C needs no compiler for the target.
         .env("TARGET_CC", "true")

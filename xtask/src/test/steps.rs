@@ -1,34 +1,23 @@
 //! The steps, in the order in which they run: what is quick to fail comes first.
 
-use std::path::Path;
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::{
-    Tier,
-    claims::{self, CLAIMS_VARIABLE, Verdicts},
-    dependencies, emulated,
-    fuzz::Fuzz,
-    libtest::{self, Tally},
-    packages, receivers, semver,
-    skips::{self, SKIPS_VARIABLE},
-    vectors,
+    Tier, dependencies, emulated, fuzz::Fuzz, libtest::Tally, packages, receivers, semver, vectors,
+    workspace,
 };
 use crate::{
     command::{self, Run},
     dist, docs,
     ebpf::{self, Verdict},
     header,
-    project::{Project, is_root},
+    project::Project,
     setup::{self, Outcome, Purpose},
     vm_test,
 };
 
 /// So many datagrams of a key holder that lies, sealed, have to leave endpoints as they should be.
 const DATAGRAMS_OF_A_LIAR: u64 = 100_000_000;
-
-/// By which libtest is told how many tests may run at a time.
-const THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
 
 /// One thing to check.
 pub(super) struct Step {
@@ -251,56 +240,8 @@ fn book(project: &Project) -> Step {
 }
 
 fn tests(project: &Project) -> Step {
-    let target = project.target.clone();
-    let tests = cargo(project).args(["test", "--workspace", "--locked", "--no-fail-fast"]);
-    step("tests", "tests", move || run_tests(tests, &target))
-}
-
-fn run_tests(tests: Run, target: &Path) -> Result<Tally> {
-    if !is_root() {
-        eprintln!(
-            "warning: this is not root. Tests that load programs into the kernel or make\n\
-             network namespaces will be SKIPPED; run `sudo -E cargo xtask test` for all of them."
-        );
-    }
-    let (skips, claims) = (target.join("test-skips"), target.join("test-claims"));
-    skips::clear(&skips)?;
-    skips::clear(&claims)?;
-    let tests = tests.env(SKIPS_VARIABLE, &skips);
-    let mut tests = tests.env(CLAIMS_VARIABLE, &claims);
-    if std::env::var_os(THREADS_VARIABLE).is_none() {
-        tests = tests.env(THREADS_VARIABLE, threads().to_string());
-    }
-    let mut tally = Tally::default();
-    let mut reader = libtest::Reader::default();
-    let status = tests.stream(|line| {
-        println!("{line}");
-        reader.read(line, &mut tally);
-    })?;
-    let skipped = skips::read(&skips).context("cannot read which tests were skipped")?;
-    tally.mark_skipped(skipped);
-    let verdicts = judge_claims(&claims, &target.join("test-undecided.json"), &tally)
-        .context("cannot tell which timed claims were decided")?;
-    tally.mark_timed(verdicts);
-    if !status.success() && tally.failed() == 0 {
-        // Did not compile, or died without a result.
-        tally.add(Tally::failure("cargo test ended without success"));
-    }
-    Ok(tally)
-}
-
-/// Tests at a time: half as many again as processors, for those in network namespaces mostly wait.
-fn threads() -> usize {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    processors.saturating_mul(3).div_ceil(2)
-}
-
-fn judge_claims(claims: &Path, streaks_file: &Path, tally: &Tally) -> Result<Verdicts> {
-    let claims = claims::read(claims)?;
-    let mut streaks = claims::read_streaks(streaks_file)?;
-    let verdicts = claims::judge(&claims, &tally.passed_tests, &mut streaks);
-    claims::write_streaks(streaks_file, &streaks)?;
-    Ok(verdicts)
+    let own = project.clone();
+    step("tests", "tests", move || workspace::check(&own))
 }
 
 /// What takes a course of calls is fuzzed by hand, for hours; its corpus is replayed by its tests.
@@ -325,7 +266,7 @@ fn fuzz_for_long(project: &Project, seconds: u32) -> Step {
 
 /// What cannot be tried for want of qemu or a kernel is skipped.
 fn try_other_kernels(project: &Project) -> Result<Tally> {
-    let report = vm_test::run(project)?;
+    let report = vm_test::run(project, vm_test::Programs::WithTests)?;
     println!("{}", vm_test::table(&report.outcomes));
     let mut tally = Tally::default();
     for outcome in &report.outcomes {

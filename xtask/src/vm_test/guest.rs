@@ -1,7 +1,7 @@
 //! The virtual machine: what is in its memory, and what it says.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     env, fs,
     path::{Path, PathBuf},
 };
@@ -12,6 +12,7 @@ use serde::Deserialize;
 use super::{
     archive::Archive,
     kernels::Kernel,
+    libraries,
     report::{Outcome, Row},
 };
 use crate::{
@@ -62,53 +63,72 @@ const OBJECT_DIRECTORY: &str = "SPLITTER_EBPF_OBJECT_DIR";
 /// Programs for the machine.
 pub(super) struct Guest {
     /// Path in the machine, and content.
-    files: Vec<(String, Vec<u8>)>,
+    files: BTreeMap<String, Vec<u8>>,
     command_line: String,
     directory: PathBuf,
 }
 
-impl Guest {
-    /// Builds the programs that the machine runs, without need of libraries.
-    pub(super) fn build(project: &Project) -> Result<Self> {
-        let directory = project.target.join("vm-test");
-        let mut cargo = command::cargo()
-            .args(["build", "--locked", "--package", "splitter-agent"])
+/// Where the machine's programs come from.
+#[derive(Clone, Copy)]
+pub(crate) enum Programs {
+    /// Built by themselves, without need of libraries.
+    Apart,
+    /// Built with the workspace's tests, which are there: only the machine's first process is missing.
+    /// The libraries that they load go with them.
+    WithTests,
+}
+
+impl Programs {
+    fn build(self, project: &Project, directory: &Path) -> Run {
+        let cargo = command::cargo()
             .args([
-                "--package",
-                "vm-guest",
-                "--bin",
-                "splitter",
-                "--bin",
-                "vm-guest",
+                "build", "--locked", "--bin", "splitter", "--bin", "vm-guest",
             ])
-            .args(["--target", TARGET])
             .arg("--message-format=json-render-diagnostics")
-            .arg("--target-dir")
-            .arg(directory.join("build"))
-            .env("RUSTFLAGS", "-Ctarget-feature=+crt-static")
-            .env_remove("CARGO_ENCODED_RUSTFLAGS")
-            .env("CARGO_PROFILE_DEV_STRIP", "symbols")
             .current_dir(&project.root);
+        match self {
+            Self::Apart => cargo
+                .args(["--package", "splitter-agent", "--package", "vm-guest"])
+                .args(["--target", TARGET])
+                .arg("--target-dir")
+                .arg(directory.join("build"))
+                .env("RUSTFLAGS", "-Ctarget-feature=+crt-static")
+                .env_remove("CARGO_ENCODED_RUSTFLAGS")
+                .env("CARGO_PROFILE_DEV_STRIP", "symbols"),
+            // Naming tests has all features that are for tests, with which all else was built.
+            Self::WithTests => cargo.args(["--workspace", "--test", "it"]),
+        }
+    }
+}
+
+impl Guest {
+    /// Builds the programs that the machine runs.
+    pub(super) fn build(project: &Project, source: Programs) -> Result<Self> {
+        let directory = project.target.join("vm-test");
+        let mut cargo = source.build(project, &directory);
         let mut built = Vec::new();
         let status = cargo.stream(|line| built.extend(executable(line)))?;
         cargo
             .check(status)
             .context("cannot build the programs of the virtual machine")?;
-        let mut files = Vec::new();
+        let mut files = BTreeMap::new();
         for (path, target) in [("init", "vm-guest"), ("bin/splitter", "splitter")] {
             let (_, program) = built
                 .iter()
                 .find(|(name, _)| name == target)
                 .with_context(|| format!("cargo built no program {target}"))?;
-            files.push((path.to_owned(), read(program)?));
+            files.insert(path.to_owned(), stripped(program, &directory)?);
+            for (path, library) in libraries::of(program)? {
+                files.insert(path, read(&library)?);
+            }
         }
-        let mut command_line = COMMAND_LINE.to_owned();
+        let mut command_line = format!("{COMMAND_LINE} {}", libraries::FOUND_BY);
         if let Some(objects) = env::var_os(OBJECT_DIRECTORY) {
             // What the kernel does not know, it puts into the environment of the first process.
             command_line.push_str(&format!(" {OBJECT_DIRECTORY}=/objects"));
             for name in ["splitter.o", "splitter-log.o"] {
                 let object = read(&Path::new(&objects).join(name))?;
-                files.push((format!("objects/{name}"), object));
+                files.insert(format!("objects/{name}"), object);
             }
         }
         Ok(Self {
@@ -154,7 +174,16 @@ impl Guest {
     fn archive(&self, kernel: &Kernel) -> Result<Vec<u8>> {
         let mut archive = Archive::default();
         for directory in [
-            "bin", "dev", "modules", "objects", "proc", "run", "sys", "tmp",
+            "bin",
+            "dev",
+            libraries::DIRECTORY,
+            libraries::LOADER_DIRECTORY,
+            "modules",
+            "objects",
+            "proc",
+            "run",
+            "sys",
+            "tmp",
         ] {
             archive.add_directory(directory);
         }
@@ -215,6 +244,13 @@ fn executable(message: &str) -> Option<(String, PathBuf)> {
     }
     let message: Message = serde_json::from_str(message).ok()?;
     Some((message.target.name, message.executable))
+}
+
+/// A program without what debuggers read, which would fill the machine's memory.
+fn stripped(program: &Path, directory: &Path) -> Result<Vec<u8>> {
+    let small = directory.join("stripped");
+    Run::new("strip").arg("-o").arg(&small).arg(program).run()?;
+    read(&small)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

@@ -7,6 +7,7 @@
 mod archive;
 mod guest;
 mod kernels;
+mod libraries;
 mod record;
 mod report;
 
@@ -14,8 +15,8 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-pub(crate) use self::report::table;
 use self::{guest::Guest, kernels::Kernel, record::Record, report::Outcome};
+pub(crate) use self::{guest::Programs, report::table};
 use crate::{
     project::{Project, find_program},
     setup::{self, Purpose},
@@ -42,7 +43,7 @@ pub(crate) fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode>
     if let setup::Outcome::Incomplete(reason) = setup::ensure(&[Purpose::Vm])? {
         bail!(reason);
     }
-    let mut report = run(project)?;
+    let mut report = run(project, Programs::Apart)?;
     if arguments.bless {
         let mut record = Record::read(project)?;
         record.accept(&report.outcomes);
@@ -68,7 +69,7 @@ pub(crate) fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode>
 }
 
 /// Tries every kernel that is to be had, two at a time.
-pub(crate) fn run(project: &Project) -> Result<Report> {
+pub(crate) fn run(project: &Project, source: Programs) -> Result<Report> {
     let mut report = Report {
         outcomes: Vec::new(),
         skipped: Vec::new(),
@@ -91,7 +92,7 @@ pub(crate) fn run(project: &Project) -> Result<Report> {
     if found.is_empty() {
         return Ok(report);
     }
-    let guest = Guest::build(project)?;
+    let guest = Guest::build(project, source)?;
     let record = Record::read(project)?;
     for outcomes in try_all(&guest, &found)? {
         report.outcomes.extend(outcomes);
@@ -126,7 +127,15 @@ fn lacking() -> Option<String> {
             std::env::consts::ARCH
         ));
     }
-    let programs = [guest::QEMU, "apt-get", "dpkg-deb", "tar", "xz", "timeout"];
+    let programs = [
+        guest::QEMU,
+        "apt-get",
+        "dpkg-deb",
+        "tar",
+        "xz",
+        "timeout",
+        "strip",
+    ];
     let missing = programs
         .into_iter()
         .find(|program| find_program(program).is_none())?;

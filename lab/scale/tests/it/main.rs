@@ -4,7 +4,12 @@
 #[path = "../../../../crates/cli/tests/support/transcript.rs"]
 mod transcript;
 
-use std::process::Command;
+use std::{
+    fs,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
 
 use serde_json::Value;
 use transcript::{Transcript, plain};
@@ -97,4 +102,67 @@ fn messages_in_a_row_are_counted_and_leave_nothing_behind() {
     // A bit for each is what the server remembers; a note of 24 bytes for each would be 500 kB.
     let grown = number(&report, "/growth/server_memory_bytes_per_message");
     assert!(grown < 150.0, "{grown} bytes for each message");
+}
+
+/// Processes that a process has started and that have not ended, with their command lines.
+fn children(parent: u32) -> Vec<(u32, String)> {
+    let processes = fs::read_dir("/proc").expect("it is mounted");
+    let ids = processes.filter_map(|it| it.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let is_child = |id: &u32| {
+        let status = fs::read_to_string(format!("/proc/{id}/status"));
+        let parent = format!("PPid:\t{parent}");
+        status.is_ok_and(|status| status.lines().any(|line| line == parent))
+    };
+    let named = |id| {
+        let line = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        (id, line.replace('\0', " "))
+    };
+    ids.filter(is_child).map(named).collect()
+}
+
+/// One that nobody waits for leaves its name behind, and no command line.
+fn has_ended(process: u32) -> bool {
+    fs::read(format!("/proc/{process}/cmdline")).map_or(true, |line| line.is_empty())
+}
+
+#[track_caller]
+fn within<T>(bound: Duration, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(begun.elapsed() < bound, "waited {bound:?} for {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Hundredths of a second for which a process has computed.
+fn computed(process: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // Behind its name, which may have spaces in it, the twelfth.
+    let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
+    let field = fields.and_then(|fields| fields.split_whitespace().nth(11));
+    field.and_then(|field| field.parse().ok()).unwrap_or(0)
+}
+
+/// The client has messages under way then, and would wait two seconds for what becomes of them.
+#[test]
+fn processes_end_at_once_when_the_program_is_killed() {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_scale"))
+        .args(["--only", "in-a-row", "--messages", "100000000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it can be started");
+    let started = within(Duration::from_secs(30), "a client that sends", || {
+        let started = children(program.id());
+        let sends = |(id, line): &(u32, String)| line.contains("--clients") && computed(*id) >= 10;
+        started.iter().any(sends).then_some(started)
+    });
+    program.kill().expect("it is ours");
+    program.wait().expect("it is ours");
+    within(Duration::from_secs(1), "its processes to end", || {
+        started.iter().all(|(id, _)| has_ended(*id)).then_some(())
+    });
 }

@@ -217,11 +217,13 @@ impl Machine {
         }
     }
 
-    /// A tunnel that an earlier agent had given up.
+    /// A tunnel that an earlier agent had given up. The patience of the start is not for it: it would
+    /// outlast a short hold-down, after which a tunnel that only a stand-in has vouched for is up.
     #[must_use]
     pub fn new_down(timing: Timing, now: Duration) -> Self {
         Self {
             condition: Condition::Down,
+            heard: now,
             setbacks: 1,
             ..Self::new(timing, now)
         }

@@ -108,6 +108,19 @@ fn start_is_patient() {
 }
 
 #[test]
+fn tunnel_that_was_given_up_stays_out_until_it_answers_however_short_its_hold_down() {
+    let timing = Timing {
+        hold_down: ms(1_000),
+        ..TIMING
+    };
+    let mut adopted = Machine::new_down(timing, ms(0));
+    // Its link is up, which counts until the peer has answered over another tunnel.
+    adopted.answer_meanwhile(ms(30)).expect("returning");
+    let changes = run_silently(&mut adopted, ms(10_000));
+    assert_eq!(changes, [(ms(505), Condition::Down)]);
+}
+
+#[test]
 fn standing_still_is_no_silence() {
     let mut machine = up();
     machine.excuse(ms(5_000));
