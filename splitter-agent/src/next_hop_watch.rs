@@ -6,43 +6,27 @@
 //! belief that nobody needs a neighbour's address; those that are in use are asked when they turn stale,
 //! as the stack would do with the next packet.
 //!
-//! It also reads how much of a destination rules and routes look at, so that a note serves many: anew
-//! after each change of these, and until then each flow is a question of its own. A note that serves many is
-//! believed once the thread has heard of all that had changed when it was made, for which it looks often.
+//! A note serves many where it is known how much of a destination rules and routes look at, which is
+//! [read](routing) anew after each change of these; until then each flow is a question of its own. A note that
+//! serves many is believed once the thread has heard of all that had changed when it was made, for which it looks
+//! often.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use splitter_datapath::{KernelError, NextHops, Pins, read_prefix_lengths};
+use splitter_datapath::{KernelError, NextHops, Pins};
 use splitter_instance::Instance;
-use splitter_netlink::{
-    NetlinkError, NextHopChanges, NextHopEvents, StaleNeighbour, forwarding_heeds_path_mtu,
-};
-use splitter_policy::next_hop::Generation;
-use splitter_policy::prefix_lengths::PrefixLengths;
+use splitter_netlink::{NetlinkError, NextHopChanges, NextHopEvents, StaleNeighbour};
 use tokio::sync::{mpsc, watch};
+
+mod routing;
+
+use routing::Routing;
 
 /// How often it is looked at what changes without a notification.
 pub const RENEWAL: Duration = Duration::from_millis(500);
-
-/// How often next hops are vouched for where nothing happens. Before that nobody believes a note that
-/// serves many.
-const BEAT: Duration = Duration::from_millis(50);
-
-/// The same for as long as all such notes are new.
-const FIRST_BEATS: Duration = Duration::from_millis(20);
-const ALL_NEW: Duration = Duration::from_millis(200);
-
-/// After each change each flow is a question of its own for so long: its notes are believed at once, while
-/// packets come to where they went before.
-const SETTLED: Duration = Duration::from_millis(500);
-
-/// Rules and routes are read no oftener than leaves a hundredth of a processor's time to it, and once in
-/// this time at least where they change.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-const PAUSE_FOR_READING: u32 = 100;
 
 /// A neighbour counts as in use for so long after a program was told of it, which it is again after
 /// [`NextHop::LIFETIME_NS`](splitter_policy::next_hop::NextHop::LIFETIME_NS).
@@ -187,126 +171,6 @@ impl Watcher {
             }
         }
         Ok(())
-    }
-}
-
-/// How much of a destination rules and routes look at, as far as it is known.
-struct Routing {
-    lengths: Option<Box<PrefixLengths>>,
-    /// The programs know of none.
-    is_cleared: bool,
-    /// What was begun last, and when.
-    generation: Generation,
-    begun: Instant,
-    /// What they were read for.
-    circumstances: Circumstances,
-    /// When they may be read again.
-    not_before: Instant,
-}
-
-/// What else than rules and routes decides how much they look at, without a notification.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Circumstances {
-    devices: Vec<u32>,
-    heeds_path_mtu: bool,
-}
-
-impl Circumstances {
-    fn of(next_hops: &NextHops) -> Result<Self, KernelError> {
-        Ok(Self {
-            devices: next_hops.devices()?,
-            heeds_path_mtu: forwarding_heeds_path_mtu(),
-        })
-    }
-}
-
-impl Routing {
-    fn unknown() -> Self {
-        Self {
-            lengths: None,
-            is_cleared: false,
-            generation: Generation::default(),
-            begun: Instant::now(),
-            circumstances: Circumstances::default(),
-            not_before: Instant::now(),
-        }
-    }
-
-    fn forget(&mut self) {
-        self.lengths = None;
-    }
-
-    /// Voids what was noted; each flow is a question of its own until all is settled.
-    fn void(&mut self, next_hops: &mut NextHops) -> Result<(), KernelError> {
-        self.generation = next_hops.begin()?;
-        self.begun = Instant::now();
-        if !self.is_cleared {
-            next_hops.write_lengths(&PrefixLengths::EVERYTHING)?;
-            self.is_cleared = true;
-        }
-        Ok(())
-    }
-
-    /// How long to wait until next hops are vouched for again.
-    fn beat(&self) -> Duration {
-        if !self.is_cleared && self.begun.elapsed() < ALL_NEW {
-            FIRST_BEATS
-        } else {
-            BEAT
-        }
-    }
-
-    /// Sees to it that the programs know how much of a packet rules and routes look at, which are read where
-    /// they have changed.
-    fn settle(&mut self, next_hops: &mut NextHops, is_due: bool) -> Result<(), KernelError> {
-        // Else somebody has put other devices in, or other programs.
-        let is_ours = next_hops.generation()? == self.generation;
-        if is_ours && !self.is_cleared && !is_due {
-            return Ok(());
-        }
-        let circumstances = Circumstances::of(next_hops)?;
-        let is_known = circumstances == self.circumstances && self.lengths.is_some();
-        if !is_known {
-            self.forget();
-        }
-        if !is_ours || (!is_known && !self.is_cleared) {
-            self.is_cleared = false;
-            self.void(next_hops)?;
-        }
-        if !self.is_cleared || self.begun.elapsed() < SETTLED {
-            return Ok(());
-        }
-        if !is_known {
-            if Instant::now() < self.not_before {
-                return Ok(());
-            }
-            self.read(circumstances);
-        }
-        let Some(lengths) = &self.lengths else {
-            return Ok(());
-        };
-        next_hops.write_lengths(lengths)?;
-        self.is_cleared = false;
-        self.generation = next_hops.begin()?;
-        self.begun = Instant::now();
-        // A device may have come since they were read.
-        if Circumstances::of(next_hops)? != self.circumstances {
-            self.forget();
-            self.void(next_hops)?;
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, circumstances: Circumstances) {
-        let begin = Instant::now();
-        let read = read_prefix_lengths(&circumstances.devices);
-        if let Err(error) = &read {
-            tracing::debug!(%error, "each flow is redirected by a note of its own, as rules and routes could not be read");
-        }
-        self.lengths = read.ok();
-        self.circumstances = circumstances;
-        let pause = (begin.elapsed() * PAUSE_FOR_READING).min(LONGEST_PAUSE);
-        self.not_before = Instant::now() + pause;
     }
 }
 

@@ -41,10 +41,10 @@ static REDIRECTED: PerCpuArray<EgressCounts, { SLOTS as usize }> = PerCpuArray::
 #[btf_map]
 static LAN_ADDRESSES: HashMap<u32, Mac, 64> = HashMap::new();
 
-/// What the kernel is handed and answers. Not on the stack, where the verifier wants
-/// words to be aligned and the compiler does not care.
+/// What the kernel is handed and answers, and what it was asked. Not on the stack, where the verifier wants
+/// words to be aligned and the compiler does not care, and which has no place for both.
 #[btf_map]
-static FIB_LOOKUP: PerCpuArray<FibLookup, 1> = PerCpuArray::new();
+static FIB_LOOKUP: PerCpuArray<FibLookup, 2> = PerCpuArray::new();
 
 /// What it has answered.
 #[btf_map]
@@ -126,31 +126,79 @@ fn forward(
     let trust = trust();
     let now_ns = now_ns();
     let question = Question::new(&asked, tunnel, to, matched);
-    // SAFETY: a per-CPU value, as the counters are.
-    let record = NEXT_HOPS.get_ptr_mut(question.index(&asked));
-    let record = unsafe { &mut *record.ok_or(Fallback::Failed)? };
+    let noted = record(question.index(&asked)).ok_or(Fallback::Failed)?;
     let is_trusted = trust.is_given(now_ns);
-    if is_trusted && record.answers((&question, &asked), &trust, now_ns) {
-        let slot = record.slot();
-        // Takes effect only with the program's answer.
-        if TARGETS.redirect(slot, 0).is_ok() {
-            let forwarded = record.forward(&mut Frame::new(context));
-            return forwarded.map(|()| (slot, asked)).ok_or(Fallback::Failed);
+    // SAFETY: as the counters are. Two records may be the same, so no reference to one is kept.
+    let answered = |record: *mut NextHop, question: &Question| unsafe {
+        let record = &*record;
+        let is_answer = record.answers((question, &asked), &trust, now_ns);
+        if is_answer {
+            follow(context, record)
+        } else {
+            None
         }
+    };
+    if is_trusted && let Some(slot) = answered(noted, &question) {
+        return Ok((slot?, asked));
+    }
+    // What serves many is not believed yet, or not there: its own may be.
+    let of_flow = Question::of_one_flow(&asked, tunnel, to);
+    if is_trusted
+        && !question.is_of_everything()
+        && let Some(own) = record(of_flow.index(&asked))
+        && let Some(slot) = answered(own, &of_flow)
+    {
+        return Ok((slot?, asked));
     }
     check_address(device, to)?;
     counters.fib_lookups += 1;
-    // SAFETY: as above.
-    let lookup = unsafe { &mut *FIB_LOOKUP.get_ptr_mut(0).ok_or(Fallback::Failed)? };
-    *lookup = asked;
+    // SAFETY: as above, two values.
+    let (lookup, kept) = unsafe {
+        (
+            &mut *FIB_LOOKUP.get_ptr_mut(0).ok_or(Fallback::Failed)?,
+            &mut *FIB_LOOKUP.get_ptr_mut(1).ok_or(Fallback::Failed)?,
+        )
+    };
+    (*lookup, *kept) = (asked, asked);
     let slot = ask(context, lookup, tunnel)?;
     if is_trusted {
-        *record = record.followed_by((question, &asked), (lookup, slot as u16), &trust, now_ns);
+        // Anew, of what was kept: nothing of it waits on the stack.
+        let question = Question::new(kept, tunnel, to, matched);
+        let answer = (&*lookup, slot as u16);
+        // SAFETY: as above; what yields to another is not that other.
+        unsafe {
+            *noted = (*noted).followed_by((question, kept), answer, &trust, now_ns);
+            if !(*noted).is_believed(&trust) {
+                let of_flow = Question::of_one_flow(kept, tunnel, to);
+                if let Some(own) = record(of_flow.index(kept))
+                    && (*own).yields_to_one_flow(&trust, now_ns)
+                {
+                    (*own).take_answer((of_flow, kept), &*noted);
+                }
+            }
+        }
         // Where there is no memory the neighbour is kept alive by others.
         let _ = NEIGHBOURS.insert(&neighbour(lookup.next_hop(), slot), &now_ns, 0);
     }
     let forwarded = lookup.forward(&mut Frame::new(context));
     forwarded.map(|()| (slot, asked)).ok_or(Fallback::Failed)
+}
+
+/// One of this CPU's records.
+#[inline(always)]
+fn record(index: u32) -> Option<*mut NextHop> {
+    NEXT_HOPS.get_ptr_mut(index)
+}
+
+/// Puts the frame into the device that a record has, and returns its slot; `None`, and nothing is done, when it
+/// is not there any more.
+#[inline(always)]
+fn follow(context: &XdpContext, record: &NextHop) -> Option<Result<u32, Fallback>> {
+    let slot = record.slot();
+    // Takes effect only with the program's answer.
+    TARGETS.redirect(slot, 0).ok()?;
+    let forwarded = record.forward(&mut Frame::new(context));
+    Some(forwarded.map(|()| slot).ok_or(Fallback::Failed))
 }
 
 /// Asks the kernel for the path, and returns the slot of its device, into which the frame is

@@ -13,6 +13,9 @@
 //! | vouched for: [`NextHopTrust::until_ns`] lies ahead | an agent that has died, or hangs, draws no generation |
 //! | older than what the agent has heard of last, where it serves more than one flow | the answer to one of them may be that of a longer route, or of a rule, of which the agent does not know yet |
 //!
+//! Meanwhile the packets of the flow that was asked for have a record of their own
+//! ([`Question::of_one_flow`]), as they have where routing looks at everything.
+//!
 //! A record holds answers only: what leads a packet to the stack is asked for anew each time.
 
 use crate::buffer::BufferMut;
@@ -103,9 +106,15 @@ impl Question {
         }
     }
 
+    /// The question of that packet's flow alone, whatever routing looks at.
+    #[inline(always)]
+    pub const fn of_one_flow(asked: &FibLookup, role: TunnelRole, to: Mac) -> Self {
+        Self::new(asked, role, to, MatchedBits::EVERYTHING)
+    }
+
     /// Tells if it is that of a single flow.
     #[inline(always)]
-    const fn is_of_everything(&self) -> bool {
+    pub const fn is_of_everything(&self) -> bool {
         MatchedBits::numbered((self.head >> Self::MATCHED) as u8).is_everything()
     }
 
@@ -164,7 +173,11 @@ impl NextHop {
 
     /// So long after a change the kernel has announced it at the latest, a tick of the program's clock
     /// included.
-    const ANNOUNCED_NS: u64 = 20_000_000;
+    ///
+    /// It does so in the same system call, a moment after it has begun to use what is new. Who makes the
+    /// call may be held in between: a control group that has used up its quota for the rest of its period,
+    /// which is 100 ms unless somebody has set another (`cpu.max`), before it is put on a processor again.
+    pub const ANNOUNCED_NS: u64 = 150_000_000;
 
     /// The record of what the kernel has answered, in the place of this one; `trust` is as it was before
     /// the kernel was asked.
@@ -206,6 +219,35 @@ impl NextHop {
         }
     }
 
+    /// Tells if the agent has heard of all that had changed when the kernel was asked, where that matters.
+    #[inline(always)]
+    pub const fn is_believed(&self, trust: &NextHopTrust) -> bool {
+        self.vouched_until_ns <= trust.until_ns
+    }
+
+    /// Tells if the record of a single flow may take the place of this one, while another serves many or
+    /// will: not of one that does so itself, for it would never be believed where there are many flows.
+    #[inline(always)]
+    pub const fn yields_to_one_flow(&self, trust: &NextHopTrust, now_ns: u64) -> bool {
+        self.question.is_of_everything()
+            || self.generation.0 != trust.generation.0
+            || now_ns.wrapping_sub(self.asked_ns) >= Self::LIFETIME_NS
+    }
+
+    /// Makes it the record of a single flow, with the answer that another has just got: in place, for a kernel
+    /// program has no stack for one more.
+    #[inline(always)]
+    pub const fn take_answer(&mut self, (question, asked): (Question, &FibLookup), from: &Self) {
+        self.question = question;
+        self.beyond = asked.beyond();
+        self.generation = from.generation;
+        self.asked_ns = from.asked_ns;
+        self.vouched_until_ns = 0;
+        self.link = from.link;
+        self.mtu = from.mtu;
+        self.slot = from.slot;
+    }
+
     /// Tells if the record gave the other one's answer to its question, and let no smaller packets pass.
     #[inline(always)]
     const fn said_as_much(&self, next: &Self) -> bool {
@@ -233,7 +275,7 @@ impl NextHop {
         differs == 0
             && (!question.is_of_everything() || differ(self.beyond, asked.beyond()) == 0)
             && age_ns < Self::LIFETIME_NS
-            && self.vouched_until_ns <= trust.until_ns
+            && self.is_believed(trust)
             && asked.packet_bytes() <= self.mtu
     }
 

@@ -166,7 +166,8 @@ fn heard(at_ns: u64) -> NextHopTrust {
 
 #[test]
 fn record_that_serves_many_is_believed_when_the_agent_has_heard_of_all_before() {
-    const TICK_NS: u64 = 10_000_000;
+    // A period of a control group's quota, and some ticks.
+    const ANNOUNCED_NS: u64 = 150_000_000;
     let frame = v4();
     let answer = asked(&frame, DEVICE).with_link([1; 6], [7; 6]);
     for matched in [MatchedBits::DESTINATION, MatchedBits::EVERYTHING] {
@@ -177,17 +178,18 @@ fn record_that_serves_many_is_believed_when_the_agent_has_heard_of_all_before() 
         };
         let first = noted(&NextHop::default(), &answer, 3, &heard(NOW_NS), NOW_NS);
         let answers = |record: &NextHop, trust: &NextHopTrust| {
-            record.answers((&question, &lookup), trust, NOW_NS + TICK_NS)
+            record.answers((&question, &lookup), trust, NOW_NS + ANNOUNCED_NS)
         };
         let at_once = matched.is_everything();
         assert_eq!(answers(&first, &heard(NOW_NS)), at_once);
-        // The program's clock may be a tick behind.
-        assert_eq!(answers(&first, &heard(NOW_NS + TICK_NS)), at_once);
-        let later = heard(NOW_NS + 2 * TICK_NS);
-        assert!(answers(&first, &later));
+        let almost = heard(NOW_NS + ANNOUNCED_NS - 1);
+        assert_eq!(answers(&first, &almost), at_once);
+        assert_eq!(first.is_believed(&almost), at_once);
+        let later = heard(NOW_NS + ANNOUNCED_NS);
+        assert!(answers(&first, &later) && first.is_believed(&later));
 
         let again = |answer: &FibLookup, slot, trust: &NextHopTrust| {
-            noted(&first, answer, slot, trust, NOW_NS + TICK_NS)
+            noted(&first, answer, slot, trust, NOW_NS + ANNOUNCED_NS)
         };
         assert!(answers(&again(&answer, 3, &later), &later));
         let other_hop = answer.with_link([1; 6], [8; 6]);
@@ -205,6 +207,31 @@ fn record_that_serves_many_is_believed_when_the_agent_has_heard_of_all_before() 
         };
         assert_eq!(answers(&again(&answer, 3, &next), &next), at_once);
     }
+}
+
+#[test]
+fn record_of_one_flow_takes_no_place_of_one_that_will_serve_many() {
+    let frame = v4();
+    let (lookup, many) = (
+        asked(&frame, DEVICE),
+        question(&frame, MatchedBits::DESTINATION),
+    );
+    let one = Question::of_one_flow(&lookup, TunnelRole::Short, OWN);
+    assert_eq!(one, question(&frame, MatchedBits::EVERYTHING));
+    let noted = |question| {
+        NextHop::default().followed_by((question, &lookup), (&lookup, 3), &trust(), NOW_NS)
+    };
+    let end_ns = NOW_NS + NextHop::LIFETIME_NS;
+    assert!(noted(one).yields_to_one_flow(&trust(), NOW_NS));
+    assert!(!noted(many).yields_to_one_flow(&trust(), NOW_NS));
+    assert!(!noted(many).yields_to_one_flow(&trust(), end_ns - 1));
+    assert!(noted(many).yields_to_one_flow(&trust(), end_ns));
+    let next = NextHopTrust {
+        generation: Generation::new(10),
+        ..trust()
+    };
+    assert!(noted(many).yields_to_one_flow(&next, NOW_NS));
+    assert!(NextHop::default().yields_to_one_flow(&trust(), NOW_NS));
 }
 
 #[test]

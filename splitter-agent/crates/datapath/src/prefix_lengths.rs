@@ -14,7 +14,7 @@ const MOST: usize = 100_000;
 /// each of them.
 ///
 /// # Errors
-/// The kernel's; [`io::ErrorKind::Interrupted`] where routes changed meanwhile, and
+/// The kernel's; [`io::ErrorKind::Interrupted`] where they changed each of several times, and
 /// [`io::ErrorKind::QuotaExceeded`] where there are more than 100,000.
 pub fn read_prefix_lengths(devices: &[u32]) -> io::Result<Box<PrefixLengths>> {
     let mut builder = Box::new(PrefixLengthsBuilder::new());

@@ -9,13 +9,16 @@ use rtnetlink::packet_core::{
 };
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
+use crate::LISTING_TRIES;
+
 /// A message that the kernel answered with.
 pub(crate) struct Answer {
     pub(crate) kind: u16,
     pub(crate) payload: Vec<u8>,
 }
 
-/// One question to the kernel, which answers before `send` returns: nothing here waits.
+/// One question to the kernel, which answers before `send` returns: nothing here waits. A list that has
+/// changed while it was made is asked for again.
 pub(crate) fn exchange(question: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<Answer>> {
     let mut message = NetlinkMessage::from(question);
     message.header.flags = NLM_F_REQUEST | flags;
@@ -34,18 +37,30 @@ pub(crate) fn exchange_raw(kind: u16, body: &[u8], flags: u16) -> io::Result<Vec
 /// its body, and may end it with an error.
 ///
 /// # Errors
-/// The kernel's, those of `see`, and [`io::ErrorKind::Interrupted`] where the list changed meanwhile.
+/// The kernel's, those of `see`, and [`io::ErrorKind::Interrupted`] where the list changed meanwhile, of which
+/// the last message may be the first to tell: see [`untorn`].
 pub(crate) fn dump(
     kind: u16,
     body: &[u8],
     mut see: impl FnMut(u16, &[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
     converse(&raw(kind, body, NLM_F_DUMP), |message| {
-        if message.flags() & NLM_F_DUMP_INTR != 0 {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
         see(message.message_type(), message.payload())
     })
+}
+
+/// Repeats what reads a list while the kernel says that the list has changed meanwhile, `tries` times in all.
+///
+/// # Errors
+/// Those of `list`; [`io::ErrorKind::Interrupted`] where it never stood still.
+pub(crate) fn untorn<T>(tries: u32, mut list: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..tries {
+        match list() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+    list()
 }
 
 fn raw(kind: u16, body: &[u8], flags: u16) -> Vec<u8> {
@@ -60,15 +75,17 @@ fn raw(kind: u16, body: &[u8], flags: u16) -> Vec<u8> {
 }
 
 fn exchange_bytes(question: &[u8]) -> io::Result<Vec<Answer>> {
-    let mut answers = Vec::new();
-    converse(question, |message| {
-        answers.push(Answer {
-            kind: message.message_type(),
-            payload: message.payload().to_vec(),
-        });
-        Ok(())
-    })?;
-    Ok(answers)
+    untorn(LISTING_TRIES, || {
+        let mut answers = Vec::new();
+        converse(question, |message| {
+            answers.push(Answer {
+                kind: message.message_type(),
+                payload: message.payload().to_vec(),
+            });
+            Ok(())
+        })?;
+        Ok(answers)
+    })
 }
 
 /// Hands over the messages of an answer, up to its end.
@@ -81,20 +98,45 @@ fn converse(
     socket.send(question, 0)?;
     loop {
         let (datagram, _) = socket.recv_from_full()?;
-        let mut rest = datagram.as_slice();
-        while !rest.is_empty() {
-            let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
-            let message = NetlinkBuffer::new_checked(rest).map_err(invalid)?;
-            match message.message_type() {
-                NLMSG_DONE => return Ok(()),
-                NLMSG_ERROR => return outcome(message.payload()),
-                _ => see(&message)?,
-            }
-            // Messages are aligned to 4 bytes.
-            let length = (message.length() as usize).next_multiple_of(4);
-            rest = rest.get(length..).unwrap_or_default();
+        if read_datagram(&datagram, &mut see)? == Progress::Ended {
+            return Ok(());
         }
     }
+}
+
+/// How far an answer has come.
+#[derive(Debug, PartialEq, Eq)]
+enum Progress {
+    More,
+    Ended,
+}
+
+/// Hands over the messages of a part of an answer.
+fn read_datagram(
+    datagram: &[u8],
+    mut see: impl FnMut(&NetlinkBuffer<&[u8]>) -> io::Result<()>,
+) -> io::Result<Progress> {
+    let mut rest = datagram;
+    while !rest.is_empty() {
+        let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
+        let message = NetlinkBuffer::new_checked(rest).map_err(invalid)?;
+        // Of a list that has changed while it was made, the last message may be the only one to say so.
+        if message.flags() & NLM_F_DUMP_INTR != 0 {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        match message.message_type() {
+            // Of a list that broke off, with the error; other answers may end without a number.
+            NLMSG_DONE if message.payload().len() < 4 => return Ok(Progress::Ended),
+            NLMSG_DONE | NLMSG_ERROR => {
+                return outcome(message.payload()).map(|()| Progress::Ended);
+            }
+            _ => see(&message)?,
+        }
+        // Messages are aligned to 4 bytes.
+        let length = (message.length() as usize).next_multiple_of(4);
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    Ok(Progress::More)
 }
 
 /// An error message begins with the negative error number; 0 acknowledges.
@@ -104,5 +146,86 @@ fn outcome(payload: &[u8]) -> io::Result<()> {
         Some(0) => Ok(()),
         Some(code) => Err(io::Error::from_raw_os_error(code.saturating_neg())),
         None => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUTE: u16 = 24;
+    const NONE: [u8; 4] = 0_i32.to_ne_bytes();
+
+    fn message(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = raw(kind, payload, 0);
+        NetlinkBuffer::new(&mut bytes).set_flags(flags);
+        bytes
+    }
+
+    /// How reading these in one datagram ends, and how many routes were seen.
+    fn read(messages: &[Vec<u8>]) -> (Result<Progress, Option<i32>>, usize) {
+        let mut seen = 0;
+        let read = read_datagram(&messages.concat(), |message| {
+            seen += usize::from(message.message_type() == ROUTE);
+            Ok(())
+        });
+        let code = |error: io::Error| match error.kind() {
+            io::ErrorKind::Interrupted => None,
+            _ => error.raw_os_error(),
+        };
+        (read.map_err(code), seen)
+    }
+
+    #[test]
+    fn list_that_its_last_message_alone_calls_torn_is_torn() {
+        let route = message(ROUTE, 0, &[0; 12]);
+        let torn_route = message(ROUTE, NLM_F_DUMP_INTR, &[0; 12]);
+        let (done, torn) = (
+            message(NLMSG_DONE, 0, &NONE),
+            message(NLMSG_DONE, NLM_F_DUMP_INTR, &NONE),
+        );
+        assert_eq!(
+            read(&[route.clone(), done.clone()]),
+            (Ok(Progress::Ended), 1)
+        );
+        assert_eq!(read(std::slice::from_ref(&route)), (Ok(Progress::More), 1));
+        assert_eq!(read(&[route.clone(), torn]), (Err(None), 1));
+        assert_eq!(read(&[torn_route, done]), (Err(None), 0));
+    }
+
+    #[test]
+    fn list_that_broke_off_is_not_taken_for_a_whole_one() {
+        let route = message(ROUTE, 0, &[0; 12]);
+        let failed = message(NLMSG_DONE, 0, &(-libc::ENOMEM).to_ne_bytes());
+        assert_eq!(read(&[route.clone(), failed]), (Err(Some(libc::ENOMEM)), 1));
+        // As a kernel ends an answer that is no list.
+        assert_eq!(
+            read(&[route, message(NLMSG_DONE, 0, &[])]),
+            (Ok(Progress::Ended), 1)
+        );
+    }
+
+    #[test]
+    fn torn_list_is_asked_for_again_a_bounded_number_of_times() {
+        let torn = || io::Error::from(io::ErrorKind::Interrupted);
+        for needed in 1..=5 {
+            let mut asked = 0;
+            let read = untorn(3, || {
+                asked += 1;
+                if asked < needed {
+                    Err(torn())
+                } else {
+                    Ok(asked)
+                }
+            });
+            assert_eq!(read.ok(), (needed <= 3).then_some(needed));
+            assert_eq!(asked, needed.min(3));
+        }
+        let mut asked = 0;
+        let refused = untorn(3, || {
+            asked += 1;
+            Err::<(), _>(io::Error::from(io::ErrorKind::PermissionDenied))
+        });
+        assert!(refused.is_err() && asked == 1);
     }
 }

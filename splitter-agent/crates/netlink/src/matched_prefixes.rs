@@ -39,10 +39,11 @@ pub struct MatchedPrefix {
 }
 
 /// Hands over the prefixes of all rules and routes in the network namespace of this thread, for packets
-/// without a mark that are forwarded by `devices`. Blocks for as long as the kernel takes.
+/// without a mark that are forwarded by `devices`. Blocks for as long as the kernel takes. Where they change
+/// meanwhile they are listed again, so that some may be handed over twice.
 ///
 /// # Errors
-/// The kernel's; [`io::ErrorKind::Interrupted`] where routes changed meanwhile, and
+/// The kernel's; [`io::ErrorKind::Interrupted`] where they changed each of several times, and
 /// [`io::ErrorKind::QuotaExceeded`] where there are more than `most`.
 pub fn matched_prefixes(
     devices: &[u32],
@@ -52,28 +53,32 @@ pub fn matched_prefixes(
     if forwarding_heeds_path_mtu() {
         see(everywhere(Family::V4, Dependence::Destination));
     }
-    let mut count = 0;
+    let mut read = 0;
     for family in [Family::V4, Family::V6] {
         let mut body = [0; HEADER_BYTES];
         body[0] = u8::from(address_family(family));
         for kind in [RTM_GETRULE, RTM_GETROUTE] {
-            let listed = blocking::dump(kind, &body, |kind, message| {
-                let prefix = match kind {
-                    RTM_NEWRULE => of_rule(&RuleMessage::parse(message).map_err(invalid)?),
-                    RTM_NEWROUTE => {
-                        let route = RouteMessage::parse(message).map_err(invalid)?;
-                        of_route(&route, devices)
+            let list = || {
+                let mut count = read;
+                blocking::dump(kind, &body, |kind, message| {
+                    let prefix = match kind {
+                        RTM_NEWRULE => of_rule(&RuleMessage::parse(message).map_err(invalid)?),
+                        RTM_NEWROUTE => {
+                            let route = RouteMessage::parse(message).map_err(invalid)?;
+                            of_route(&route, devices)
+                        }
+                        _ => None,
+                    };
+                    count += 1;
+                    if count > most {
+                        return Err(io::ErrorKind::QuotaExceeded.into());
                     }
-                    _ => None,
-                };
-                count += 1;
-                if count > most {
-                    return Err(io::ErrorKind::QuotaExceeded.into());
-                }
-                prefix.into_iter().for_each(&mut see);
-                Ok(())
-            });
-            listed.or_else(unless_absent)?;
+                    prefix.into_iter().for_each(&mut see);
+                    Ok(())
+                })?;
+                Ok(count)
+            };
+            read = blocking::untorn(TRIES, list).or_else(|error| unless_absent(error, read))?;
         }
     }
     Ok(())
@@ -89,9 +94,9 @@ pub fn forwarding_heeds_path_mtu() -> bool {
 }
 
 /// A kernel booted with `ipv6.disable=1` has no IPv6 rules or routes to list.
-fn unless_absent(error: io::Error) -> io::Result<()> {
+fn unless_absent(error: io::Error, read: usize) -> io::Result<usize> {
     match error.raw_os_error() {
-        Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP) => Ok(()),
+        Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP) => Ok(read),
         _ => Err(error),
     }
 }
@@ -211,6 +216,10 @@ fn dependence(attributes: &[RouteAttribute], devices: &[u32]) -> Dependence {
         _ => Dependence::Prefix,
     }
 }
+
+/// So often they are listed at the most. Who reads them does so again later, and has to leave the processor to
+/// others meanwhile.
+const TRIES: u32 = 3;
 
 // Of linux/rtnetlink.h and linux/fib_rules.h.
 const RTM_NEWROUTE: u16 = 24;

@@ -15,8 +15,11 @@
 mod grouped;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod planes;
 mod portable;
 mod sliced;
+#[cfg(target_pointer_width = "64")]
+mod sliced_transform;
 mod transform;
 mod vector;
 #[cfg(target_arch = "x86_64")]
@@ -93,6 +96,8 @@ impl Simd {
         match self {
             Self::Avx512Gfni => Some(160),
             Self::Avx2 | Self::Neon => Some(110),
+            // Where there are too few registers, or too little memory for programs.
+            Self::Portable if cfg!(target_pointer_width = "64") => Some(110),
             Self::Portable => None,
         }
     }
@@ -204,6 +209,8 @@ pub(super) unsafe fn transform(
             Simd::Avx2 => x86::avx2::transform(task, range),
             #[cfg(target_arch = "aarch64")]
             Simd::Neon => neon::transform(task, range),
+            #[cfg(target_pointer_width = "64")]
+            Simd::Portable => sliced_transform::transform(task, range),
             _ => unreachable!("{simd:?} has no transform"),
         }
     }

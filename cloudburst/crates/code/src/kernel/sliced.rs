@@ -1,14 +1,14 @@
 //! Sums over GF(256) by exclusive or alone, for processors without tables in registers.
 //!
-//! A stretch of a symbol is turned into eight planes: plane b has bit b of all its bytes. The
-//! product with a weight is linear in the bits, so that each plane of a sum is the exclusive or of
-//! the planes that the weight's bit matrix has. Of four planes all sixteen sums are kept in a
+//! A stretch of a symbol is turned into [bit planes](super::planes). Each plane of a sum is the exclusive or of
+//! the planes that a weight's bit matrix has. Of four planes all sixteen sums are kept in a
 //! table (Arlazarov et al. 1970), and are there for all outputs: a product takes two
 //! exclusive ors for each plane.
 
 use core::ops::Range;
 
 use super::WeightedTask;
+use super::planes::{self, Planes};
 use crate::gf256::MATRICES;
 
 /// Words of 8 bytes of a plane, which compilers put into vectors where there are any: enough to
@@ -19,7 +19,7 @@ const WORDS: usize = 8;
 const STRETCH: usize = 8 * PLANE_BYTES;
 const PLANE_BYTES: usize = 8 * WORDS;
 
-type Plane = [u64; WORDS];
+type Plane = planes::Plane<WORDS>;
 
 /// Inputs that are added between reading and writing an output's planes; their tables fit the
 /// nearest cache.
@@ -42,7 +42,9 @@ pub(super) unsafe fn weighted(task: &WeightedTask<'_>, range: Range<usize>) {
                 let mut tables = [[[0; WORDS]; 32]; INPUTS];
                 for (table, input) in tables.iter_mut().zip(inputs) {
                     // SAFETY: the caller vouches for the range, which has these bytes.
-                    *table = table_of(&unsafe { load(input.add(at), len) });
+                    let mut planes = unsafe { planes::load(input.add(at), len) };
+                    planes::transpose(&mut planes);
+                    *table = table_of(&planes);
                 }
                 let weights = weights.chunks_exact(n).map(|row| {
                     let first = number * INPUTS;
@@ -52,9 +54,10 @@ pub(super) unsafe fn weighted(task: &WeightedTask<'_>, range: Range<usize>) {
                     add(sum, &tables, weights);
                 }
             }
-            for (sum, output) in sums.iter().zip(outputs) {
+            for (sum, output) in sums.iter_mut().zip(outputs) {
+                planes::transpose(sum);
                 // SAFETY: as above; nothing that is borrowed overlaps the output.
-                unsafe { store(sum, output.add(at), len) };
+                unsafe { planes::store(sum, output.add(at), len) };
             }
         }
     }
@@ -62,7 +65,7 @@ pub(super) unsafe fn weighted(task: &WeightedTask<'_>, range: Range<usize>) {
 
 /// Adds inputs, times their weights, to an output.
 #[inline(always)]
-fn add(sum: &mut [Plane; 8], tables: &[[Plane; 32]; INPUTS], weights: &[u8]) {
+fn add(sum: &mut Planes<WORDS>, tables: &[[Plane; 32]; INPUTS], weights: &[u8]) {
     let mut rows = [[0; 8]; INPUTS];
     for (rows, &weight) in rows.iter_mut().zip(weights) {
         *rows = MATRICES[usize::from(weight)].to_be_bytes();
@@ -83,7 +86,7 @@ fn add(sum: &mut [Plane; 8], tables: &[[Plane; 32]; INPUTS], weights: &[u8]) {
 
 /// All sums of the lower four planes, and all of the upper four.
 #[inline(always)]
-fn table_of(planes: &[Plane; 8]) -> [Plane; 32] {
+fn table_of(planes: &Planes<WORDS>) -> [Plane; 32] {
     let mut table = [[0; WORDS]; 32];
     let (lower, upper) = table.split_at_mut(16);
     let (of_lower, of_upper) = planes.split_at(4);
@@ -104,52 +107,4 @@ fn xor(one: &Plane, other: &Plane) -> Plane {
         *sum ^= word;
     }
     sum
-}
-
-/// The planes of `len` bytes, up to [`STRETCH`].
-///
-/// # Safety
-///
-/// They are readable.
-#[inline(always)]
-unsafe fn load(from: *const u8, len: usize) -> [Plane; 8] {
-    let mut rows = [[0; WORDS]; 8];
-    // SAFETY: the caller vouches for what is read; the rows have as many bytes, of any value.
-    unsafe { from.copy_to_nonoverlapping(rows.as_mut_ptr().cast(), len) };
-    transpose(&mut rows);
-    rows
-}
-
-/// Writes the first `len` bytes of what has these planes.
-///
-/// # Safety
-///
-/// They are writable.
-#[inline(always)]
-unsafe fn store(planes: &[Plane; 8], to: *mut u8, len: usize) {
-    let mut rows = *planes;
-    transpose(&mut rows);
-    // SAFETY: the caller vouches for what is written.
-    unsafe { to.copy_from_nonoverlapping(rows.as_ptr().cast(), len) };
-}
-
-/// Swaps row and bit: what was bit b of the bytes of row r becomes bit r of those of row b. Twice
-/// is as never.
-#[inline(always)]
-fn transpose(rows: &mut [Plane; 8]) {
-    const MASKS: [(usize, u64); 3] = [
-        (4, 0x0f0f_0f0f_0f0f_0f0f),
-        (2, 0x3333_3333_3333_3333),
-        (1, 0x5555_5555_5555_5555),
-    ];
-    for (distance, mask) in MASKS {
-        for row in (0..8).filter(|row| row & distance == 0) {
-            let (lower, upper) = rows.split_at_mut(row + distance);
-            for (one, other) in lower[row].iter_mut().zip(&mut upper[0]) {
-                let swapped = (*one >> distance ^ *other) & mask;
-                *other ^= swapped;
-                *one ^= swapped << distance;
-            }
-        }
-    }
 }

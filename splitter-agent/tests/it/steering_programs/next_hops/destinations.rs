@@ -257,6 +257,12 @@ fn route_that_the_agent_has_not_heard_of_leads_no_other_destination_astray() {
             assert_eq!(router.hop(&family.to(inside, flow)), other);
         }
         assert_eq!(asked(&router), 9, "{}: nobody knows yet", family.ip);
+        // Each flow has an answer of its own meanwhile.
+        for flow in 2..6 {
+            assert_eq!(router.hop(&family.to(away, flow)), SHORT_HOP);
+            assert_eq!(router.hop(&family.to(inside, flow)), other);
+        }
+        assert_eq!(asked(&router), 9, "{}: asked once for each", family.ip);
 
         family.run(&router, "ip route del {widest}");
         router.vouch_by_routes();
