@@ -91,7 +91,7 @@ pub struct PathRecord {
     pub long_bytes: u64,
     /// Share of the run's time that it was sending.
     pub utilisation: f64,
-    /// Packets lost at its port.
+    /// Packets lost at its port, but for credits.
     pub drops: u32,
     /// Packets marked at its port.
     pub marks: u32,
@@ -108,8 +108,17 @@ pub struct Totals {
     pub injected: u64,
     /// Packets that hosts received.
     pub delivered: u64,
-    /// Packets that were dropped.
+    /// Packets that were dropped, credits among them.
     pub dropped: u64,
+    /// Credits that receivers sent.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub credits_sent: u64,
+    /// Credits that ports dropped.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub credits_dropped: u64,
+    /// Credits that came to senders which had nothing left to send.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub credits_wasted: u64,
     /// Messages that had not arrived when the run ended.
     pub unfinished: u64,
     /// Bytes of messages in the background that arrived.
@@ -149,6 +158,9 @@ impl Outcome {
                 injected: counters.injected,
                 delivered: counters.delivered,
                 dropped: counters.dropped,
+                credits_sent: hosts.credit_counters.sent,
+                credits_dropped: counters.credits_dropped,
+                credits_wasted: hosts.credit_counters.wasted,
                 unfinished: flows.iter().filter(|it| it.fct_ns.is_none()).count() as u64,
                 background_bytes: background
                     .filter(|it| it.is_finished())
@@ -177,6 +189,10 @@ impl Outcome {
         }
         Ok(files)
     }
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 fn rows(rows: &[impl Serialize]) -> io::Result<Vec<u8>> {

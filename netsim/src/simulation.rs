@@ -151,7 +151,12 @@ impl Simulation {
     fn handle(&mut self, id: u32) {
         let network = &mut self.network;
         match network.slab[id].kind() {
-            EntryKind::Data | EntryKind::Ack | EntryKind::Datagram => {
+            EntryKind::Data
+            | EntryKind::Ack
+            | EntryKind::Datagram
+            | EntryKind::Credit
+            | EntryKind::CreditRequest
+            | EntryKind::CreditStop => {
                 if let Some(id) = network.arrive(id) {
                     self.hosts.receive(network, id);
                 }

@@ -31,6 +31,28 @@ pub(crate) enum EntryKind {
     Datagram,
     /// A wake-up that host `to` has asked for.
     Wake,
+    /// A credit: leave to send one segment of its flow (ExpressPass).
+    Credit,
+    /// A sender asks for credits.
+    CreditRequest,
+    /// A sender has sent all it had, and wants no more credits; `seq` is the number of its segments.
+    CreditStop,
+}
+
+impl EntryKind {
+    /// Returns whether it travels, and is no event.
+    #[inline]
+    pub(crate) fn is_packet(self) -> bool {
+        match self {
+            Self::Data
+            | Self::Ack
+            | Self::Datagram
+            | Self::Credit
+            | Self::CreditRequest
+            | Self::CreditStop => true,
+            Self::Free | Self::Timer | Self::PortFree | Self::Start | Self::Wake => false,
+        }
+    }
 }
 
 /// A packet, or another event.
@@ -42,11 +64,11 @@ pub(crate) struct Packet {
     /// The flow it belongs to.
     pub(crate) flow: u32,
     /// Data: the segment's number. Ack: the first segment still missing. Datagram: its index among
-    /// datagrams.
+    /// datagrams. Credit that is sent again for a loss: the segment that is missing.
     pub(crate) seq: u32,
     /// Data, datagrams: ns spent queued in switches so far. Ack: the segment that made the receiver answer.
     pub(crate) aux: u32,
-    /// Time stamp of the sender, in ns modulo 2^32; an ACK echoes it (RFC 7323).
+    /// Time stamp of the sender, in ns modulo 2^32; an ACK echoes it (RFC 7323), and data that of its credit.
     pub(crate) stamp: u32,
     /// On the wire, headers included.
     pub(crate) bytes: u16,
@@ -54,9 +76,12 @@ pub(crate) struct Packet {
     pub(crate) link: u16,
     /// The host it goes to.
     pub(crate) to: u16,
+    /// Credit: its number in its flow, modulo 2^16. Data: that of the credit it was sent for.
+    pub(crate) credit: u16,
     /// The lower bits are [`flag`]s, the upper three the priority.
     flags: u8,
-    kind_and_far: u8,
+    kind: EntryKind,
+    far: Level,
 }
 
 /// Bits of a packet's flags.
@@ -74,9 +99,6 @@ pub(crate) mod flag {
 /// Priorities that fit into a packet; 0 is the most urgent.
 pub(crate) const PRIORITIES: u8 = 8;
 
-const KIND_MASK: u8 = 0b111;
-const FAR_SHIFT: u8 = 3;
-
 impl Packet {
     pub(crate) fn new(kind: EntryKind) -> Self {
         Self {
@@ -88,22 +110,16 @@ impl Packet {
             bytes: 0,
             link: 0,
             to: 0,
+            credit: 0,
             flags: 0,
-            kind_and_far: kind as u8,
+            kind,
+            far: Level::default(),
         }
     }
 
+    #[inline]
     pub(crate) fn kind(&self) -> EntryKind {
-        match self.kind_and_far & KIND_MASK {
-            1 => EntryKind::Data,
-            2 => EntryKind::Ack,
-            3 => EntryKind::Timer,
-            4 => EntryKind::PortFree,
-            5 => EntryKind::Start,
-            6 => EntryKind::Datagram,
-            7 => EntryKind::Wake,
-            _ => EntryKind::Free,
-        }
+        self.kind
     }
 
     /// Returns whether queueing delay in switches is added up in it.
@@ -115,12 +131,12 @@ impl Packet {
     /// Returns how full the spine's port was, as an ACK carries it in 5 bits of its TTL (TR, A-T2).
     /// The rest of the TTL has no part here: hosts look at nothing of it.
     pub(crate) fn far(&self) -> Level {
-        Level::new(self.kind_and_far >> FAR_SHIFT).unwrap_or_default()
+        self.far
     }
 
     /// Writes the level that [`far`](Self::far) reads.
     pub(crate) fn set_far(&mut self, level: Level) {
-        self.kind_and_far = (self.kind_and_far & KIND_MASK) | (level.number() << FAR_SHIFT);
+        self.far = level;
     }
 
     pub(crate) fn has(&self, flag: u8) -> bool {
@@ -179,7 +195,7 @@ impl Slab {
         self.used -= 1;
         let entry = &mut self.entries[id as usize];
         debug_assert_ne!(entry.kind(), EntryKind::Free, "entry {id} is freed twice");
-        entry.kind_and_far = EntryKind::Free as u8;
+        entry.kind = EntryKind::Free;
         entry.next = self.free;
         self.free = id;
     }
@@ -187,6 +203,12 @@ impl Slab {
     /// Entries of a kind; for checks, it looks at all of them.
     pub(crate) fn count(&self, kind: EntryKind) -> u64 {
         self.entries.iter().filter(|it| it.kind() == kind).count() as u64
+    }
+
+    /// Entries that are packets, and no events; for checks, it looks at all of them.
+    pub(crate) fn count_packets(&self) -> u64 {
+        let packets = self.entries.iter().filter(|it| it.kind().is_packet());
+        packets.count() as u64
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) enum Purpose {
     EndpointPaths,
     /// Seeds of endpoints: sessions, ids and rows of codes.
     Endpoints,
+    /// Pauses between credits.
+    Credits,
 }
 
 /// Random numbers that are the same on every machine.

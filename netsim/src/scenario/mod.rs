@@ -7,6 +7,7 @@ mod cloudburst;
 mod embedded;
 mod error;
 mod experiment;
+mod expresspass;
 mod fabric;
 mod fingerprint;
 mod host_map;
@@ -27,6 +28,7 @@ pub use self::{
     embedded::{Embedded, embedded},
     error::ScenarioError,
     experiment::Experiment,
+    expresspass::*,
     fabric::*,
     outage::Outage,
     port::*,

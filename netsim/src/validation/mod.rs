@@ -11,7 +11,7 @@ mod transport;
 use self::{
     fabric::check_fabric,
     outage::check_outages,
-    port::check_port,
+    port::{check_credit_queue, check_port},
     traffic::{check_list, check_traffic},
     transport::{check_length, check_transport},
 };
@@ -19,8 +19,8 @@ use crate::{
     engine::{event_queue::HORIZON_NS, packet::PRIORITIES},
     fabric::{Network, outage::Outages},
     scenario::{
-        BalanceSettings, CongestionControl, Experiment, FarKnowledge, HostMap, Overrides, Scenario,
-        ScenarioError, Sizes, Source, Traffic, TransportSettings,
+        BalanceSettings, BalancingPolicy, CongestionControl, Experiment, FarKnowledge, HostMap,
+        Overrides, Scenario, ScenarioError, Sizes, Source, Traffic, TransportSettings,
     },
     workload::{Workload, messages_per_second},
 };
@@ -108,6 +108,10 @@ fn check_topology(scenario: &Scenario) -> Checked {
         require(!is_cloudburst, "transport.control = \"cloudburst\"", || {
             "its endpoints name their paths by spines; take a [fabric]".to_owned()
         })?;
+        let has_credits = transport.control == CongestionControl::ExpressPass;
+        require(!has_credits, "transport.control = \"expresspass\"", || {
+            "data take the way of their credits back, for which there are leaves and spines; take a [fabric]".to_owned()
+        })?;
     }
     let is_exact = scenario.balance.tr.far == FarKnowledge::Exact;
     require(!is_exact, "balance.tr.far = \"exact\"", || {
@@ -133,6 +137,7 @@ fn check(scenario: &Scenario, hosts: &HostMap) -> Checked {
             "hosts have one port, which shares its buffer with nothing; remove it".to_owned()
         })?;
     }
+    check_credits(scenario)?;
     if let Some(until) = scenario.until_ms {
         let most = HORIZON_NS as f64 / 1e6;
         in_range("until_ms", until, 1e-6, most)?;
@@ -155,6 +160,29 @@ fn check(scenario: &Scenario, hosts: &HostMap) -> Checked {
     )?;
     for (index, traffic) in scenario.traffic.iter().enumerate() {
         check_traffic(&format!("traffic[{index}]"), traffic, hosts)?;
+    }
+    Ok(())
+}
+
+/// Checks what flows with credits take of ports and leaves.
+fn check_credits(scenario: &Scenario) -> Checked {
+    let own = scenario.background_transport.as_ref();
+    for transport in [Some(&scenario.transport), own].into_iter().flatten() {
+        if transport.control != CongestionControl::ExpressPass {
+            continue;
+        }
+        check_credit_queue("port", &scenario.port, transport)?;
+        if let Some(port) = &scenario.host_port {
+            check_credit_queue("host_port", port, transport)?;
+        }
+        require(
+            scenario.balance.policy == BalancingPolicy::Ecmp,
+            "balance.policy",
+            || {
+                "data take the way of their credits back, which no policy but `ecmp` sees to"
+                    .to_owned()
+            },
+        )?;
     }
     Ok(())
 }
