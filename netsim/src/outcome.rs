@@ -25,7 +25,7 @@ pub struct Outcome {
     pub scheme: Option<String>,
     /// Seed of the random numbers.
     pub seed: u64,
-    /// All messages but those in the background, in the order in which they started.
+    /// All messages but those in the background and in the warm-up, in the order in which they started.
     pub flows: Vec<FlowRecord>,
     /// Iterations of collective operations, in the order of the scenario's traffic.
     pub iterations: Vec<IterationRecord>,
@@ -97,7 +97,7 @@ pub struct PathRecord {
     pub marks: u32,
 }
 
-/// Sums over everything that happened, background included.
+/// Sums over everything that happened, background and warm-up included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// End of the run, in simulated time.
@@ -119,7 +119,7 @@ pub struct Totals {
     /// Credits that came to senders which had nothing left to send.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub credits_wasted: u64,
-    /// Messages that had not arrived when the run ended.
+    /// Messages that had not arrived when the run ended, but for those of the warm-up.
     pub unfinished: u64,
     /// Bytes of messages in the background that arrived.
     pub background_bytes: u64,
@@ -134,7 +134,9 @@ impl Outcome {
         iterations: Vec<IterationRecord>,
         took: Duration,
     ) -> Self {
-        let is_measured = |it: &&Message| measured[usize::from(it.origin)];
+        let is_background = |it: &&Message| !measured[usize::from(it.origin)];
+        let warm_up_ns = experiment.scenario.warm_up_ns();
+        let is_measured = |it: &&Message| !is_background(it) && it.start_ns >= warm_up_ns;
         let stats = by_message(hosts);
         let mss = |it: &Message| experiment.transport(it.is_background).mss_bytes;
         let mut flows: Vec<FlowRecord> = Vec::new();
@@ -143,7 +145,7 @@ impl Outcome {
                 flows.push(record(flows.len() as u32, message, stats, mss(message)));
             }
         }
-        let background = hosts.messages.iter().filter(|it| !is_measured(it));
+        let background = hosts.messages.iter().filter(is_background);
         let counters = network.counters;
         let end_ns = network.now();
         Self {
