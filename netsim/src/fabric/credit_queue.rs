@@ -1,4 +1,4 @@
-//! A port's queue for credits, which leave no faster than a part of the link (ExpressPass §3.1).
+//! A port's queue for credits, which leave no faster than a part of the link (ExpressPass).
 //!
 //! Each credit that passes here is answered by one frame of data, which comes back over the same link. So a limit of
 //! credits is a limit of data that has not been sent yet: of a rate at which data fill the link and build no queue.

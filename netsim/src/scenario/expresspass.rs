@@ -30,8 +30,8 @@ pub struct ExpressPassSettings {
 }
 
 impl Default for ExpressPassSettings {
-    /// Those of its paper: `alpha` and `w_init` of 1/16 (§6), a target of a tenth; the jitter and the timeout are those
-    /// of the authors' simulations.
+    /// A target of a tenth. Of the authors' simulations of large fabrics are all values of *w*, the jitter and the timeout;
+    /// `alpha` is as careful as `w_init`, where these have flows begin at a half, and short ones at less.
     fn default() -> Self {
         Self {
             alpha: 1.0 / 16.0,

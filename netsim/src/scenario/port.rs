@@ -88,7 +88,7 @@ fn one_f64() -> f64 {
     1.0
 }
 
-/// A port's queue for credits (ExpressPass §3.1): credits leave before data, but no faster than stated, and what does
+/// A port's queue for credits (ExpressPass): credits leave before data, but no faster than stated, and what does
 /// not fit is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

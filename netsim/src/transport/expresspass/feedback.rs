@@ -1,4 +1,4 @@
-//! Feedback control of a flow's credits, by those that got lost (ExpressPass §3.2, Algorithm 1).
+//! Feedback control of a flow's credits, by those that got lost (ExpressPass, Algorithm 1).
 
 use crate::scenario::ExpressPassSettings;
 
