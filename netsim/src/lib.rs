@@ -11,7 +11,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `engine` | the event queue, packets, datagrams, random streams |
+//! | `engine` | the crate `flow_engine`: the event queue, packets, datagrams, random streams |
 //! | `message` | messages, between the workload and the transport |
 //! | `scenario` | the keys of scenario files, and the topologies that they name: data alone |
 //! | `workload` | which messages are due, when and between which hosts |
@@ -23,7 +23,6 @@
 //! | `summary` | statistics of one run: its manifest |
 //! | `sweep` | many runs, on one machine or in shards on many, with confidence intervals over seeds |
 
-mod engine;
 mod fabric;
 mod message;
 mod outcome;
@@ -35,6 +34,7 @@ mod transport;
 mod validation;
 mod workload;
 
+use flow_engine as engine;
 pub use flow_topology::FatTree;
 pub use flow_workload::{
     FlowListFormat, SizeDistribution, SizeDistributionError, SizeFormat, StartUnit,

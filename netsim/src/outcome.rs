@@ -25,7 +25,7 @@ pub struct Outcome {
     pub scheme: Option<String>,
     /// Seed of the random numbers.
     pub seed: u64,
-    /// All messages but those in the background, in the order in which they started.
+    /// All messages but those in the background and in the warm-up, in the order in which they started.
     pub flows: Vec<FlowRecord>,
     /// Iterations of collective operations, in the order of the scenario's traffic.
     pub iterations: Vec<IterationRecord>,
@@ -91,13 +91,13 @@ pub struct PathRecord {
     pub long_bytes: u64,
     /// Share of the run's time that it was sending.
     pub utilisation: f64,
-    /// Packets lost at its port.
+    /// Packets lost at its port, but for credits.
     pub drops: u32,
     /// Packets marked at its port.
     pub marks: u32,
 }
 
-/// Sums over everything that happened, background included.
+/// Sums over everything that happened, background and warm-up included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// End of the run, in simulated time.
@@ -108,9 +108,18 @@ pub struct Totals {
     pub injected: u64,
     /// Packets that hosts received.
     pub delivered: u64,
-    /// Packets that were dropped.
+    /// Packets that were dropped, credits among them.
     pub dropped: u64,
-    /// Messages that had not arrived when the run ended.
+    /// Credits that receivers sent.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub credits_sent: u64,
+    /// Credits that ports dropped.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub credits_dropped: u64,
+    /// Credits that came to senders which had nothing left to send.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub credits_wasted: u64,
+    /// Messages that had not arrived when the run ended, but for those of the warm-up.
     pub unfinished: u64,
     /// Bytes of messages in the background that arrived.
     pub background_bytes: u64,
@@ -125,7 +134,9 @@ impl Outcome {
         iterations: Vec<IterationRecord>,
         took: Duration,
     ) -> Self {
-        let is_measured = |it: &&Message| measured[usize::from(it.origin)];
+        let is_background = |it: &&Message| !measured[usize::from(it.origin)];
+        let warm_up_ns = experiment.scenario.warm_up_ns();
+        let is_measured = |it: &&Message| !is_background(it) && it.start_ns >= warm_up_ns;
         let stats = by_message(hosts);
         let mss = |it: &Message| experiment.transport(it.is_background).mss_bytes;
         let mut flows: Vec<FlowRecord> = Vec::new();
@@ -134,7 +145,7 @@ impl Outcome {
                 flows.push(record(flows.len() as u32, message, stats, mss(message)));
             }
         }
-        let background = hosts.messages.iter().filter(|it| !is_measured(it));
+        let background = hosts.messages.iter().filter(is_background);
         let counters = network.counters;
         let end_ns = network.now();
         Self {
@@ -149,6 +160,9 @@ impl Outcome {
                 injected: counters.injected,
                 delivered: counters.delivered,
                 dropped: counters.dropped,
+                credits_sent: hosts.credit_counters.sent,
+                credits_dropped: counters.credits_dropped,
+                credits_wasted: hosts.credit_counters.wasted,
                 unfinished: flows.iter().filter(|it| it.fct_ns.is_none()).count() as u64,
                 background_bytes: background
                     .filter(|it| it.is_finished())
@@ -177,6 +191,10 @@ impl Outcome {
         }
         Ok(files)
     }
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 fn rows(rows: &[impl Serialize]) -> io::Result<Vec<u8>> {

@@ -89,6 +89,7 @@ struct Simulation {
     /// Traffic that is measured, by its index in the scenario.
     measured: Vec<bool>,
     unfinished: u64,
+    warm_up_ns: u64,
     until_ns: u64,
     /// When the next messages are taken: the time of the pending event.
     next_start_ns: u64,
@@ -110,6 +111,7 @@ impl Simulation {
             hosts: Hosts::new(experiment),
             measured: scenario.traffic.iter().map(is_measured).collect(),
             unfinished: workload.measured,
+            warm_up_ns: scenario.warm_up_ns(),
             until_ns: scenario.until_ms.map_or(u64::MAX, |ms| (ms * 1e6) as u64),
             workload,
             next_start_ns: u64::MAX,
@@ -151,7 +153,12 @@ impl Simulation {
     fn handle(&mut self, id: u32) {
         let network = &mut self.network;
         match network.slab[id].kind() {
-            EntryKind::Data | EntryKind::Ack | EntryKind::Datagram => {
+            EntryKind::Data
+            | EntryKind::Ack
+            | EntryKind::Datagram
+            | EntryKind::Credit
+            | EntryKind::CreditRequest
+            | EntryKind::CreditStop => {
                 if let Some(id) = network.arrive(id) {
                     self.hosts.receive(network, id);
                 }
@@ -208,7 +215,7 @@ impl Simulation {
             }
             let message = &self.hosts.messages[number as usize];
             if self.measured[usize::from(message.origin)] {
-                self.unfinished -= 1;
+                self.unfinished -= u64::from(message.start_ns >= self.warm_up_ns);
                 if message.transfer.is_some() {
                     let now_ns = self.network.now();
                     self.workload

@@ -39,6 +39,8 @@ pub struct Effort {
     pub large_seeds: u64,
     /// Messages in each run.
     pub large_messages: u32,
+    /// Milliseconds of traffic before those.
+    pub large_warm_up_ms: u32,
     /// Seeds of the grid's runs.
     pub grid_seeds: u64,
     /// Messages in each of them.
@@ -62,6 +64,7 @@ impl Effort {
             incast_seeds: 10,
             large_seeds: 5,
             large_messages: 4_000,
+            large_warm_up_ms: 50,
             grid_seeds: 5,
             grid_messages: 4_000,
             shares: (1..=10).collect(),
@@ -80,6 +83,7 @@ impl Effort {
             incast_seeds: 2,
             large_seeds: 2,
             large_messages: 300,
+            large_warm_up_ms: 2,
             grid_seeds: 1,
             grid_messages: 200,
             shares: vec![2, 5, 10],

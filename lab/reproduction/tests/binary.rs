@@ -184,6 +184,22 @@ fn cloudbursts_figures_are_simulated() {
     }
     let csv = std::fs::read_to_string(directory.path().join("c7.csv")).unwrap();
     assert!(csv.contains("needed_ratio") && csv.contains("cloudburst-native"));
+    let table = std::fs::read_to_string(directory.path().join("c10-table.csv")).unwrap();
+    let of = |scheme: &str| -> Vec<String> {
+        let line = table
+            .lines()
+            .find(|it| it.starts_with(&format!("{scheme},")));
+        line.unwrap().split(',').map(str::to_owned).collect()
+    };
+    // Where there are credits some are lost and some wasted; without bulk all is faster.
+    assert!(of("expresspass")[5].ends_with('%') && of("dctcp")[5].is_empty());
+    let mean_us = |scheme: &str| of(scheme)[1].parse::<u32>().unwrap();
+    assert!(mean_us("dctcp-alone") < mean_us("dctcp"), "{table}");
+    let runs = directory.path().join("runs/cloudburst-large");
+    let runs = std::fs::read_dir(runs).unwrap();
+    let manifest = std::fs::read(runs.last().unwrap().unwrap().path()).unwrap();
+    let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+    assert_eq!(manifest["settings"]["warm_up_ms"], 2.0, "as with --quick");
     for file in ["c4.svg", "c11.svg", "c9-checks.csv"] {
         assert!(directory.path().join(file).exists(), "{file}");
     }

@@ -1,5 +1,6 @@
 //! Links, ports and switches: what carries packets between hosts.
 
+mod credit_queue;
 mod graph;
 pub(crate) mod layout;
 mod leaf;
@@ -50,6 +51,8 @@ pub(crate) struct Counters {
     pub(crate) delivered: u64,
     /// Lost at a port.
     pub(crate) dropped: u64,
+    /// Credits among these.
+    pub(crate) credits_dropped: u64,
     /// Links that packets passed.
     pub(crate) hops: u64,
 }
@@ -240,8 +243,15 @@ impl Network {
     pub(crate) fn port_free(&mut self, id: u32) {
         let port = usize::from(self.slab[id].link);
         let index = self.ports[port].scheduler as usize;
-        self.schedulers[index].pending = false;
+        self.schedulers[index].event_came(id);
         self.send_next(port);
+    }
+
+    /// Bytes of credits that a host may send in a second; nothing without a queue for them.
+    pub(crate) fn credit_bytes_per_second(&self, host: u16) -> Option<f64> {
+        let port = &self.ports[self.layout.host_port(usize::from(host))];
+        let scheduler = self.schedulers.get(port.scheduler as usize)?;
+        Some(scheduler.credits.as_ref()?.bytes_per_second())
     }
 
     /// Checks that all packets are accounted for; an error says which are not.
@@ -256,8 +266,7 @@ impl Network {
                 self.datagrams.count()
             ));
         }
-        let in_flight =
-            self.slab.count(EntryKind::Data) + self.slab.count(EntryKind::Ack) + datagrams;
+        let in_flight = self.slab.count_packets();
         let Counters {
             injected,
             delivered,
@@ -335,7 +344,10 @@ impl Network {
             }
         }
         if let Some(dropped) = dropped {
-            port.drops += 1;
+            // Credits are meant to be lost; drops of ports are of everything else.
+            if self.slab[dropped].kind() != EntryKind::Credit {
+                port.drops += 1;
+            }
             self.drop(dropped);
         }
         self.send_next(number);
@@ -350,8 +362,9 @@ impl Network {
         if scheduler.pending {
             return;
         }
+        let before = scheduler.bytes();
         if port.free_at_ns() <= now
-            && let Some(id) = scheduler.dequeue(&mut self.slab, &self.flow_info)
+            && let Some(id) = scheduler.dequeue(&mut self.slab, &self.flow_info, now)
         {
             let packet = &mut self.slab[id];
             packet.link = number as u16;
@@ -359,18 +372,17 @@ impl Network {
                 packet.aux = packet.aux.wrapping_add(now as u32);
             }
             let arrives = port.send(now, packet.bytes);
-            let bytes = u64::from(packet.bytes);
+            // Credits have memory of their own.
+            let left = before - scheduler.bytes();
             let shared = self.owner[number];
             if let Some(shared) = shared.and_then(|it| self.shared.get_mut(usize::from(it))) {
-                shared.used -= bytes;
+                shared.used -= left;
             }
             self.schedule(id, arrives);
         }
         let port = &self.ports[number];
         let scheduler = &mut self.schedulers[port.scheduler as usize];
-        if scheduler.bytes() > 0 {
-            scheduler.pending = true;
-            let (event, at) = (scheduler.event, port.free_at_ns());
+        if let Some((event, at)) = scheduler.next_look(&self.slab, port.free_at_ns()) {
             self.schedule(event, at);
         }
     }
@@ -386,8 +398,10 @@ impl Network {
     fn drop(&mut self, id: u32) {
         self.counters.dropped += 1;
         let packet = &self.slab[id];
-        if packet.kind() == EntryKind::Datagram {
-            self.datagrams.remove(packet.seq);
+        match packet.kind() {
+            EntryKind::Datagram => self.datagrams.remove(packet.seq),
+            EntryKind::Credit => self.counters.credits_dropped += 1,
+            _ => (),
         }
         self.slab.remove(id);
     }

@@ -1,9 +1,10 @@
 //! Queueing disciplines of ports that do not serve in order of arrival: strict priority, deficit
-//! round robin, pFabric, and every port of a switch with a shared buffer.
+//! round robin, pFabric, and every port of a switch with a shared buffer or with a queue for credits.
 //!
 //! Such a port keeps real queues, chained through the packets, and one event of its own: the end of
 //! a transmission while something waits.
 
+use super::credit_queue::CreditQueue;
 use crate::{
     engine::packet::{EntryKind, NONE, Packet, Slab, flag},
     fabric::FlowInfo,
@@ -21,16 +22,18 @@ pub(crate) struct Scheduler {
     /// The queue that `wrr` serves now.
     turn: usize,
     /// The event of the port, and whether it is pending.
-    pub(crate) event: u32,
-    pub(crate) pending: bool,
+    event: u32,
+    pub(super) pending: bool,
+    /// What goes before all queues, as fast as it may.
+    pub(super) credits: Option<CreditQueue>,
 }
 
 #[derive(Debug)]
-struct Queue {
-    first: u32,
+pub(super) struct Queue {
+    pub(super) first: u32,
     last: u32,
-    bytes: u64,
-    buffer_bytes: u64,
+    pub(super) bytes: u64,
+    pub(super) buffer_bytes: u64,
     mark_bytes: u64,
     quantum: u64,
     deficit: u64,
@@ -40,7 +43,7 @@ struct Queue {
 const QUANTUM_BYTES: u64 = 1500;
 
 impl Scheduler {
-    pub(crate) fn new(settings: &PortSettings, event: u32) -> Self {
+    pub(crate) fn new(settings: &PortSettings, event: u32, credits: Option<CreditQueue>) -> Self {
         let buffer_bytes = u64::from(settings.buffer_bytes);
         let mark = |bytes: Option<u32>| bytes.map_or(u64::MAX, u64::from);
         let mut queues: Vec<Queue> = Vec::new();
@@ -63,12 +66,34 @@ impl Scheduler {
             turn: 0,
             event,
             pending: false,
+            credits,
         }
     }
 
-    /// Bytes that wait, without what is being sent.
+    /// Bytes that wait, without what is being sent and without credits.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// One of the port's events is no longer pending.
+    pub(super) fn event_came(&mut self, id: u32) {
+        match &mut self.credits {
+            Some(credits) if credits.event == id => credits.pending = false,
+            _ => self.pending = false,
+        }
+    }
+
+    /// The event after which to look again, and its time, now that the transmitter is busy until `free_ns`: when that is,
+    /// while something waits that may leave then, and for credits when one may. Nothing if none is needed.
+    pub(super) fn next_look(&mut self, slab: &Slab, free_ns: u64) -> Option<(u32, u64)> {
+        if self.bytes > 0 {
+            self.pending = true;
+            return Some((self.event, free_ns));
+        }
+        let credits = self.credits.as_mut().filter(|it| !it.pending)?;
+        let at_ns = credits.eligible_ns(slab)?.max(free_ns);
+        credits.pending = true;
+        Some((credits.event, at_ns))
     }
 
     /// Puts a packet into its queue. `shared_limit` is what a shared buffer leaves to the port.
@@ -82,6 +107,11 @@ impl Scheduler {
         shared_limit: u64,
     ) -> (Option<u32>, bool) {
         let Packet { bytes, .. } = slab[id];
+        if let Some(credits) = &mut self.credits
+            && slab[id].kind() == EntryKind::Credit
+        {
+            return (credits.enqueue(slab, id), false);
+        }
         let bytes = u64::from(bytes);
         let index = usize::from(slab[id].priority()).min(self.queues.len() - 1);
         let limit = self.buffer_bytes.min(shared_limit);
@@ -111,8 +141,18 @@ impl Scheduler {
         (dropped, marked)
     }
 
-    /// The packet that leaves next.
-    pub(crate) fn dequeue(&mut self, slab: &mut Slab, flow_info: &[FlowInfo]) -> Option<u32> {
+    /// The packet that leaves now.
+    pub(crate) fn dequeue(
+        &mut self,
+        slab: &mut Slab,
+        flow_info: &[FlowInfo],
+        now_ns: u64,
+    ) -> Option<u32> {
+        if let Some(credits) = &mut self.credits
+            && let Some(id) = credits.dequeue(slab, now_ns)
+        {
+            return Some(id);
+        }
         if self.bytes == 0 {
             return None;
         }
@@ -155,8 +195,9 @@ impl Scheduler {
 
     /// Packets that wait; for checks.
     pub(crate) fn count(&self, slab: &Slab) -> u64 {
-        let counts = self.queues.iter().map(|queue| queue.ids(slab).count());
-        counts.sum::<usize>() as u64
+        let credits = self.credits.iter().map(|it| &it.queue);
+        let queues = self.queues.iter().chain(credits);
+        queues.map(|it| it.ids(slab).count()).sum::<usize>() as u64
     }
 }
 
@@ -172,7 +213,7 @@ fn remaining(slab: &Slab, flow_info: &[FlowInfo], id: u32) -> u32 {
 }
 
 impl Queue {
-    fn new(buffer_bytes: u64, mark_bytes: u64, quantum: u64) -> Self {
+    pub(super) fn new(buffer_bytes: u64, mark_bytes: u64, quantum: u64) -> Self {
         Self {
             first: NONE,
             last: NONE,
@@ -184,7 +225,7 @@ impl Queue {
         }
     }
 
-    fn push(&mut self, slab: &mut Slab, id: u32) {
+    pub(super) fn push(&mut self, slab: &mut Slab, id: u32) {
         slab[id].next = NONE;
         if self.last == NONE {
             self.first = id;
@@ -195,7 +236,7 @@ impl Queue {
         self.bytes += u64::from(slab[id].bytes);
     }
 
-    fn pop(&mut self, slab: &mut Slab) -> u32 {
+    pub(super) fn pop(&mut self, slab: &mut Slab) -> u32 {
         let id = self.first;
         self.first = slab[id].next;
         if self.first == NONE {
@@ -267,12 +308,12 @@ mod tests {
             ecn_bytes: Some(4_500),
             discipline,
             queue: queue.collect(),
-            shared: None,
+            ..PortSettings::default()
         }
     }
 
     fn drain(scheduler: &mut Scheduler, slab: &mut Slab, flow_info: &[FlowInfo]) -> Vec<u32> {
-        std::iter::from_fn(|| scheduler.dequeue(slab, flow_info)).collect()
+        std::iter::from_fn(|| scheduler.dequeue(slab, flow_info, 0)).collect()
     }
 
     #[test]
@@ -280,7 +321,7 @@ mod tests {
         let mut slab = Slab::new();
         let mut settings = settings(Discipline::Priority, &[1, 1]);
         settings.queue[1].buffer_bytes = Some(3_000);
-        let mut scheduler = Scheduler::new(&settings, NONE);
+        let mut scheduler = Scheduler::new(&settings, NONE, None);
         let ids: Vec<u32> = [1, 0, 1, 1, 7, 0]
             .map(|it| packet(&mut slab, 0, 0, it))
             .to_vec();
@@ -301,7 +342,7 @@ mod tests {
     #[test]
     fn turns_follow_weights() {
         let mut slab = Slab::new();
-        let mut scheduler = Scheduler::new(&settings(Discipline::Wrr, &[1, 2]), NONE);
+        let mut scheduler = Scheduler::new(&settings(Discipline::Wrr, &[1, 2]), NONE, None);
         for index in 0..9 {
             let id = packet(&mut slab, u32::from(index % 2), 0, index % 2);
             assert_eq!(scheduler.enqueue(&mut slab, &[], id, u64::MAX).0, None);
@@ -318,7 +359,7 @@ mod tests {
             segments,
             ..FlowInfo::default()
         });
-        let mut scheduler = Scheduler::new(&settings(Discipline::Pfabric, &[]), NONE);
+        let mut scheduler = Scheduler::new(&settings(Discipline::Pfabric, &[]), NONE, None);
         let long: Vec<u32> = (0..10).map(|seq| packet(&mut slab, 1, seq, 0)).collect();
         for id in &long {
             assert_eq!(
@@ -342,7 +383,7 @@ mod tests {
     #[test]
     fn a_shared_buffer_limits_and_a_threshold_marks() {
         let mut slab = Slab::new();
-        let mut scheduler = Scheduler::new(&settings(Discipline::Fifo, &[]), NONE);
+        let mut scheduler = Scheduler::new(&settings(Discipline::Fifo, &[]), NONE, None);
         let mut marks = Vec::new();
         for seq in 0..6 {
             let id = packet(&mut slab, 0, seq, 0);

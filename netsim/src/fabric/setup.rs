@@ -4,6 +4,7 @@ use flow_balance::{Ageing, ServiceTime, ttl::Scale};
 
 use super::{
     Counters, Network, SharedBuffer,
+    credit_queue::CreditQueue,
     graph::GraphRouting,
     layout::{Layout, Node},
     load_balancer::{CustomBalancer, LoadBalancer},
@@ -92,7 +93,14 @@ impl Network {
             };
             let mut port = Port::new(link.bits_per_second, link.delay_ns, settings, is_switch);
             port.failed = link.failed;
-            port.scheduler = scheduler_for(settings, number, &mut schedulers, &mut slab);
+            let bits_per_second = link.bits_per_second;
+            port.scheduler = scheduler_for(
+                settings,
+                number,
+                bits_per_second,
+                &mut schedulers,
+                &mut slab,
+            );
             ports.push(port);
         }
         let shared = scenario.port.shared.as_ref().map(|shared| SharedBuffer {
@@ -221,16 +229,24 @@ fn ageing(scenario: &Scenario) -> Ageing {
 fn scheduler_for(
     settings: &PortSettings,
     number: usize,
+    bits_per_second: u64,
     schedulers: &mut Vec<Scheduler>,
     slab: &mut Slab,
 ) -> u32 {
-    if settings.discipline == Discipline::Fifo && settings.shared.is_none() {
+    let PortSettings {
+        discipline,
+        shared,
+        credit,
+        ..
+    } = settings;
+    if *discipline == Discipline::Fifo && shared.is_none() && credit.is_none() {
         return FIFO;
     }
     let mut event = Packet::new(EntryKind::PortFree);
     event.link = number as u16;
+    let credits = credit.map(|it| CreditQueue::new(&it, bits_per_second, slab.insert(event)));
     let event = slab.insert(event);
-    schedulers.push(Scheduler::new(settings, event));
+    schedulers.push(Scheduler::new(settings, event, credits));
     schedulers.len() as u32 - 1
 }
 

@@ -7,6 +7,7 @@ mod cloudburst;
 mod embedded;
 mod error;
 mod experiment;
+mod expresspass;
 mod fabric;
 mod fingerprint;
 mod host_map;
@@ -27,6 +28,7 @@ pub use self::{
     embedded::{Embedded, embedded},
     error::ScenarioError,
     experiment::Experiment,
+    expresspass::*,
     fabric::*,
     outage::Outage,
     port::*,
@@ -52,6 +54,10 @@ pub struct Scenario {
     /// ends when all messages have arrived.
     #[serde(default)]
     pub until_ms: Option<f64>,
+    /// Messages that are due in the first so many milliseconds are sent, but are in no result; Poisson traffic has its
+    /// `messages` after them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub warm_up_ms: f64,
     /// Size classes that completion times are reported for: the largest of each but the last, in
     /// bytes.
     #[serde(default = "classes")]
@@ -86,6 +92,11 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// From when on messages are in the results, in ns.
+    pub(crate) fn warm_up_ns(&self) -> u64 {
+        (self.warm_up_ms * 1e6) as u64
+    }
+
     /// Names of the files that it is made of besides its own, distributions of sizes aside.
     pub(crate) fn files(&self) -> Vec<&str> {
         let topology = self.topology.as_ref().and_then(|it| it.file.as_deref());
@@ -117,4 +128,8 @@ fn classes() -> Vec<u64> {
 
 fn one() -> u64 {
     1
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }

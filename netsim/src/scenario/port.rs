@@ -16,6 +16,9 @@ pub struct PortSettings {
     pub queue: Vec<QueueSettings>,
     /// A buffer that all ports of a switch share.
     pub shared: Option<SharedBufferSettings>,
+    /// A queue of its own for credits, with a limit of their rate: what `control = "expresspass"` takes of ports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credit: Option<CreditQueueSettings>,
 }
 
 impl Default for PortSettings {
@@ -27,6 +30,7 @@ impl Default for PortSettings {
             discipline: Discipline::Fifo,
             queue: Vec::new(),
             shared: None,
+            credit: None,
         }
     }
 }
@@ -82,4 +86,32 @@ pub struct SharedBufferSettings {
 
 fn one_f64() -> f64 {
     1.0
+}
+
+/// A port's queue for credits (ExpressPass): credits leave before data, but no faster than stated, and what does
+/// not fit is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CreditQueueSettings {
+    /// Share of the port's rate that credits may take.
+    pub share: f64,
+    /// Rate of credits in Mbit/s, whatever that of the port, in the place of `share`.
+    pub mbps: Option<f64>,
+    /// Bytes that the queue holds.
+    pub buffer_bytes: u32,
+    /// Bytes of credits that may leave in a row after a pause.
+    pub burst_bytes: u32,
+}
+
+impl Default for CreditQueueSettings {
+    /// As many credits as let full frames of data fill what they leave of the link: 84 bytes of 84 + 1,538, each with
+    /// preamble and gap. Eight of them wait.
+    fn default() -> Self {
+        Self {
+            share: 84.0 / (84.0 + 1538.0),
+            mbps: None,
+            buffer_bytes: 8 * 84,
+            burst_bytes: 2 * 84,
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::CloudburstSettings;
+use super::{CloudburstSettings, ExpressPassSettings};
 
 /// The transport of hosts: congestion control, loss recovery, retransmission timeout, priorities.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,6 +45,8 @@ pub struct TransportSettings {
     pub pace: Option<PaceSettings>,
     /// Settings of the control `cloudburst`, which takes nothing else here but `priority`.
     pub cloudburst: CloudburstSettings,
+    /// Settings of the control `expresspass`.
+    pub expresspass: ExpressPassSettings,
 }
 
 impl TransportSettings {
@@ -54,10 +56,10 @@ impl TransportSettings {
             control: match self.control {
                 CongestionControl::Reno => flow_tcp::CongestionControl::Reno,
                 CongestionControl::Dctcp => flow_tcp::CongestionControl::Dctcp,
-                // Endpoints of Cloudburst have no senders.
-                CongestionControl::Fixed | CongestionControl::Cloudburst => {
-                    flow_tcp::CongestionControl::Fixed
-                }
+                // Endpoints of Cloudburst have no senders, and flows with credits no windows.
+                CongestionControl::Fixed
+                | CongestionControl::Cloudburst
+                | CongestionControl::ExpressPass => flow_tcp::CongestionControl::Fixed,
             },
             recovery: match self.recovery {
                 LossRecovery::NewReno => flow_tcp::LossRecovery::NewReno,
@@ -95,6 +97,7 @@ impl Default for TransportSettings {
             priority: 0,
             pace: None,
             cloudburst: CloudburstSettings::default(),
+            expresspass: ExpressPassSettings::default(),
         }
     }
 }
@@ -109,7 +112,7 @@ pub struct PaceSettings {
     pub every_us: f64,
 }
 
-/// Congestion control of flows: Reno, DCTCP, a fixed window, or Cloudburst.
+/// Congestion control of flows: Reno, DCTCP, a fixed window, credits, or Cloudburst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CongestionControl {
@@ -121,6 +124,9 @@ pub enum CongestionControl {
     Fixed,
     /// No flows at all: Cloudburst's state machine, which sends coded datagrams over several paths.
     Cloudburst,
+    /// No window: receivers send credits, and flows one segment for each (ExpressPass).
+    #[serde(rename = "expresspass")]
+    ExpressPass,
 }
 
 /// Loss recovery of flows: fast retransmit by duplicate ACKs (NewReno), or SACK.

@@ -2,7 +2,8 @@
 
 use flow_tcp::{Receiver, Sender};
 
-use crate::engine::packet::NONE;
+use super::expresspass::CreditFlow;
+use crate::engine::packet::{NONE, Packet, flag};
 
 /// The role of a flow: what it carries of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub(crate) struct Flow {
     pub(crate) short: (u32, u16),
     pub(crate) timer: Timer,
     pub(crate) stats: FlowStats,
+    /// It goes by credits in the place of a window.
+    pub(crate) credits: Option<Box<CreditFlow>>,
 }
 
 /// The timer of a flow. It is not moved with each ACK: when its event comes too early it is put in
@@ -72,4 +75,14 @@ pub(crate) struct FlowStats {
     pub(crate) marked: u32,
     /// Time that those which arrived had spent in queues of switches.
     pub(crate) queued_ns: u64,
+}
+
+impl FlowStats {
+    /// A segment has arrived.
+    #[inline]
+    pub(super) fn count_arrival(&mut self, packet: &Packet) {
+        self.arrived += 1;
+        self.marked += u32::from(packet.has(flag::CE));
+        self.queued_ns += u64::from(packet.aux);
+    }
 }

@@ -4,12 +4,14 @@ use flow_tcp::{Receiver, Sender};
 
 use super::{
     Hosts,
+    expresspass::CreditFlow,
     flow::{Flow, FlowStats, Role, Timer},
 };
 use crate::{
     engine::packet::NONE,
     fabric::{FlowInfo, Network},
     message::Pool,
+    scenario::CongestionControl,
 };
 
 impl Hosts {
@@ -79,6 +81,8 @@ impl Hosts {
             short,
             timer: Timer::default(),
             stats: FlowStats::default(),
+            credits: (settings.control == CongestionControl::ExpressPass)
+                .then(|| Box::new(CreditFlow::new(settings.expresspass))),
         });
         network.flow_info.push(FlowInfo {
             from,
@@ -87,6 +91,9 @@ impl Hosts {
             connection,
             is_long: message.bytes > network.long_above_bytes,
         });
+        if self.has_credits(flow) {
+            return self.request_credits(network, flow);
+        }
         let message = &self.messages[number as usize];
         if role == Role::Part && message.pool.rounds > 0 && flow != message.first_flow {
             return;

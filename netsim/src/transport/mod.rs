@@ -1,7 +1,8 @@
-//! Hosts and their transport: flows with congestion control, loss recovery and timers, or
-//! Cloudburst's endpoints.
+//! Hosts and their transport: flows with congestion control, loss recovery and timers, flows that go by
+//! credits, or Cloudburst's endpoints.
 
 mod cloudburst;
+mod expresspass;
 pub(crate) mod flow;
 mod flow_setup;
 mod pacing;
@@ -12,6 +13,7 @@ use std::collections::HashMap;
 pub(crate) use self::flow_setup::segments;
 use self::{
     cloudburst::Cloudburst,
+    expresspass::CreditCounters,
     flow::{Flow, Role},
     pacing::Pacer,
     segment::data,
@@ -19,7 +21,10 @@ use self::{
 use flow_tcp::{Ack, ONE};
 
 use crate::{
-    engine::packet::{EntryKind, NONE, Packet, flag},
+    engine::{
+        packet::{EntryKind, NONE, Packet, flag},
+        random::{Purpose, Random},
+    },
     fabric::Network,
     message::Message,
     scenario::{CongestionControl, Experiment, TransportSettings},
@@ -38,6 +43,9 @@ pub(crate) struct Hosts {
     pub(crate) cloudburst: Option<Box<Cloudburst>>,
     /// First flows of connections, by traffic, sender and receiver.
     connections: HashMap<(u16, u16, u16), u32>,
+    pub(crate) credit_counters: CreditCounters,
+    /// Of pauses between credits.
+    random: Random,
 }
 
 impl Hosts {
@@ -52,6 +60,8 @@ impl Hosts {
             messages: Vec::new(),
             finished: Vec::new(),
             connections: HashMap::new(),
+            credit_counters: CreditCounters::default(),
+            random: Random::new(experiment.seed, Purpose::Credits, 0),
             pacers: settings.each_ref().map(|it| it.pace.map(Pacer::new)),
             settings,
             cloudburst: has_endpoints.then(|| Box::new(Cloudburst::new(experiment))),
@@ -91,6 +101,9 @@ impl Hosts {
                 }
                 self.take_arrived();
             }
+            EntryKind::Credit => self.on_credit(network, id),
+            EntryKind::CreditRequest => self.on_credit_request(network, id),
+            EntryKind::CreditStop => self.on_credit_stop(network, id),
             _ => self.on_ack(network, id),
         }
     }
@@ -117,6 +130,9 @@ impl Hosts {
     /// The event of a flow's timer has come.
     pub(crate) fn on_timer(&mut self, network: &mut Network, id: u32) {
         let number = network.slab[id].flow;
+        if self.has_credits(number) {
+            return self.on_credit_timer(network, id);
+        }
         let flow = &mut self.flows[number as usize];
         let is_stale = flow.timer.event != id;
         if is_stale || flow.closed || !flow.sender.awaits_ack() {
@@ -178,13 +194,14 @@ impl Hosts {
 
     fn on_data(&mut self, network: &mut Network, id: u32) {
         let number = network.slab[id].flow;
+        if self.has_credits(number) {
+            return self.on_credited_data(network, id);
+        }
         let flow = &mut self.flows[number as usize];
         let packet = &mut network.slab[id];
         let segment = packet.seq;
         let marked = packet.has(flag::CE);
-        flow.stats.arrived += 1;
-        flow.stats.marked += u32::from(marked);
-        flow.stats.queued_ns += u64::from(packet.aux);
+        flow.stats.count_arrival(packet);
         let is_retransmission = packet.has(flag::RETRANSMITTED);
         let new = flow.receiver.on_segment(segment, is_retransmission);
 

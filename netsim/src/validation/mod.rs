@@ -11,16 +11,16 @@ mod transport;
 use self::{
     fabric::check_fabric,
     outage::check_outages,
-    port::check_port,
-    traffic::{check_list, check_traffic},
+    port::{check_credit_queue, check_port},
+    traffic::{MAX_MESSAGES, check_list, check_traffic},
     transport::{check_length, check_transport},
 };
 use crate::{
     engine::{event_queue::HORIZON_NS, packet::PRIORITIES},
     fabric::{Network, outage::Outages},
     scenario::{
-        BalanceSettings, CongestionControl, Experiment, FarKnowledge, HostMap, Overrides, Scenario,
-        ScenarioError, Sizes, Source, Traffic, TransportSettings,
+        BalanceSettings, BalancingPolicy, CongestionControl, Experiment, FarKnowledge, HostMap,
+        Overrides, Scenario, ScenarioError, Sizes, Source, Traffic, TransportSettings,
     },
     workload::{Workload, messages_per_second},
 };
@@ -108,6 +108,10 @@ fn check_topology(scenario: &Scenario) -> Checked {
         require(!is_cloudburst, "transport.control = \"cloudburst\"", || {
             "its endpoints name their paths by spines; take a [fabric]".to_owned()
         })?;
+        let has_credits = transport.control == CongestionControl::ExpressPass;
+        require(!has_credits, "transport.control = \"expresspass\"", || {
+            "data take the way of their credits back, for which there are leaves and spines; take a [fabric]".to_owned()
+        })?;
     }
     let is_exact = scenario.balance.tr.far == FarKnowledge::Exact;
     require(!is_exact, "balance.tr.far = \"exact\"", || {
@@ -133,10 +137,21 @@ fn check(scenario: &Scenario, hosts: &HostMap) -> Checked {
             "hosts have one port, which shares its buffer with nothing; remove it".to_owned()
         })?;
     }
+    check_credits(scenario)?;
     if let Some(until) = scenario.until_ms {
         let most = HORIZON_NS as f64 / 1e6;
         in_range("until_ms", until, 1e-6, most)?;
     }
+    in_range("warm_up_ms", scenario.warm_up_ms, 0.0, 1e5)?;
+    let has_iterations = scenario.traffic.iter().any(|it| it.collective().is_some());
+    require(
+        scenario.warm_up_ms == 0.0 || !has_iterations,
+        "warm_up_ms",
+        || {
+            "collective operations are measured by iterations, each as it is; leave it out"
+                .to_owned()
+        },
+    )?;
     let rises = scenario.classes_bytes.windows(2).all(|it| it[0] < it[1]);
     require(rises, "classes_bytes", || {
         "each must be larger than the one before".to_owned()
@@ -155,6 +170,29 @@ fn check(scenario: &Scenario, hosts: &HostMap) -> Checked {
     )?;
     for (index, traffic) in scenario.traffic.iter().enumerate() {
         check_traffic(&format!("traffic[{index}]"), traffic, hosts)?;
+    }
+    Ok(())
+}
+
+/// Checks what flows with credits take of ports and leaves.
+fn check_credits(scenario: &Scenario) -> Checked {
+    let own = scenario.background_transport.as_ref();
+    for transport in [Some(&scenario.transport), own].into_iter().flatten() {
+        if transport.control != CongestionControl::ExpressPass {
+            continue;
+        }
+        check_credit_queue("port", &scenario.port, transport)?;
+        if let Some(port) = &scenario.host_port {
+            check_credit_queue("host_port", port, transport)?;
+        }
+        require(
+            scenario.balance.policy == BalancingPolicy::Ecmp,
+            "balance.policy",
+            || {
+                "data take the way of their credits back, which no policy but `ecmp` sees to"
+                    .to_owned()
+            },
+        )?;
     }
     Ok(())
 }
@@ -202,7 +240,15 @@ fn check_experiment(experiment: &Experiment) -> Checked {
         };
         let key = format!("traffic[{index}].request_bytes");
         check_length(&key, request_bytes.unwrap_or(0), scenario)?;
-        let seconds = f64::from(*messages) / messages_per_second(experiment, index, traffic);
+        let per_second = messages_per_second(experiment, index, traffic);
+        let in_warm_up = scenario.warm_up_ms / 1e3 * per_second;
+        in_range(
+            &format!("traffic[{index}]: messages in warm_up_ms"),
+            in_warm_up,
+            0.0,
+            f64::from(MAX_MESSAGES),
+        )?;
+        let seconds = scenario.warm_up_ms / 1e3 + f64::from(*messages) / per_second;
         let most = HORIZON_NS as f64 / 2e9;
         require(
             seconds < most,
@@ -210,7 +256,13 @@ fn check_experiment(experiment: &Experiment) -> Checked {
             || format!("they take {seconds:.0} s to start, and a run ends before {most:.0} s"),
         )?;
     }
-    let last = Workload::new(experiment).last_ns();
+    let workload = Workload::new(experiment);
+    require(
+        scenario.warm_up_ms == 0.0 || workload.measured > 0,
+        "warm_up_ms",
+        || "no message is due after it, so that there would be no result; take less".to_owned(),
+    )?;
+    let last = workload.last_ns();
     require(last < HORIZON_NS / 2, "traffic", || {
         format!("a message starts at {last} ns, and a run ends at {HORIZON_NS}")
     })

@@ -3,7 +3,7 @@
 use super::{Checked, full_packet, in_range, require};
 use crate::{
     engine::packet::PRIORITIES,
-    scenario::{Discipline, PortSettings, TransportSettings},
+    scenario::{CreditQueueSettings, Discipline, PortSettings, TransportSettings},
 };
 
 pub(super) fn check_port(key: &str, port: &PortSettings, transport: &TransportSettings) -> Checked {
@@ -37,6 +37,9 @@ pub(super) fn check_port(key: &str, port: &PortSettings, transport: &TransportSe
             holds_one(&format!("{key}.buffer_bytes"), bytes)?;
         }
     }
+    if let Some(credit) = &port.credit {
+        check_credit(&format!("{key}.credit"), credit)?;
+    }
     if let Some(shared) = &port.shared {
         in_range(&format!("{key}.shared.alpha"), shared.alpha, 0.001, 1024.0)?;
         let limit = shared.buffer_bytes as f64 * shared.alpha;
@@ -48,4 +51,38 @@ pub(super) fn check_port(key: &str, port: &PortSettings, transport: &TransportSe
         )?;
     }
     Ok(())
+}
+
+fn check_credit(key: &str, credit: &CreditQueueSettings) -> Checked {
+    in_range(&format!("{key}.share"), credit.share, 1e-4, 1.0)?;
+    in_range(
+        &format!("{key}.mbps"),
+        credit.mbps.unwrap_or(1.0),
+        1e-3,
+        1e6,
+    )?;
+    let bytes = |name: &str, value: u32, least: f64| {
+        in_range(&format!("{key}.{name}"), f64::from(value), least, 1e9)
+    };
+    bytes("buffer_bytes", credit.buffer_bytes, 1.0)?;
+    bytes("burst_bytes", credit.burst_bytes, 0.0)
+}
+
+/// Checks that the ports pass credits of that transport on.
+pub(super) fn check_credit_queue(
+    key: &str,
+    port: &PortSettings,
+    transport: &TransportSettings,
+) -> Checked {
+    let Some(credit) = &port.credit else {
+        return require(false, &format!("{key}.credit"), || {
+            "hosts send credits, and the port has no queue for them; add `credit = {}`".to_owned()
+        });
+    };
+    let bytes = transport.expresspass.credit_bytes;
+    require(
+        credit.buffer_bytes >= u32::from(bytes),
+        &format!("{key}.credit.buffer_bytes = {}", credit.buffer_bytes),
+        || format!("the port would never let a credit of {bytes} bytes pass"),
+    )
 }

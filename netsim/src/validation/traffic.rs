@@ -8,7 +8,7 @@ use crate::{
     scenario::{CollectiveTraffic, Experiment, HostMap, Sizes, Traffic, TrafficPattern},
 };
 
-const MAX_MESSAGES: u32 = 10_000_000;
+pub(super) const MAX_MESSAGES: u32 = 10_000_000;
 /// Longest message: in segments of the least size each still has a number.
 const MAX_MESSAGE_BYTES: u64 = 100_000_000_000;
 

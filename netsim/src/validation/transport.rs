@@ -106,7 +106,32 @@ pub(super) fn check_transport(table: &str, transport: &TransportSettings) -> Che
         in_range(&format!("{key}.every_us"), pace.every_us, 0.001, 1e6)?;
         in_range(&format!("{key}.bytes"), pace.bytes as f64, packet, 1e12)?;
     }
+    check_expresspass(table, it)?;
     check_cloudburst(table, it)
+}
+
+fn check_expresspass(table: &str, transport: &TransportSettings) -> Checked {
+    let it = &transport.expresspass;
+    let key = |key: &str| format!("{table}.expresspass.{key}");
+    // Less would take longer than a run has, and above 1 no share is.
+    in_range(&key("alpha"), it.alpha, 1e-4, 1.0)?;
+    in_range(&key("w_min"), it.w_min, 1e-6, 1.0)?;
+    in_range(&key("w_max"), it.w_max, it.w_min, 1.0)?;
+    in_range(&key("w_init"), it.w_init, it.w_min, it.w_max)?;
+    in_range(&key("target_loss"), it.target_loss, 0.0, 0.9)?;
+    in_range(&key("jitter"), it.jitter, 0.0, 1.0)?;
+    in_range(&key("timeout_us"), it.timeout_us, 1.0, 1e6)?;
+    let bytes = f64::from(it.credit_bytes);
+    in_range(&key("credit_bytes"), bytes, 1.0, 1_500.0)?;
+    let is_one = transport.replicas == 1 && transport.subflows == 1 && transport.pace.is_none();
+    require(
+        transport.control != CongestionControl::ExpressPass || is_one,
+        &format!("{table}.control = \"expresspass\""),
+        || {
+            "its flows go one to a message, as credits come; remove replicas, subflows and pace"
+                .to_owned()
+        },
+    )
 }
 
 fn check_cloudburst(table: &str, transport: &TransportSettings) -> Checked {

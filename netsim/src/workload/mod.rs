@@ -21,7 +21,7 @@ pub(crate) struct Workload {
     next: usize,
     background: Vec<Background>,
     pub(crate) collectives: Collectives,
-    /// Messages that are measured.
+    /// Messages that are measured: those after the warm-up.
     pub(crate) measured: u64,
 }
 
@@ -65,8 +65,10 @@ impl Workload {
         let collectives = Collectives::new(experiment);
         // Stable: what is due at the same time stays in the order of the file.
         due.sort_by_key(|it| it.start_ns);
+        let warm_up_ns = experiment.scenario.warm_up_ns();
+        let measured = due.iter().filter(|it| it.start_ns >= warm_up_ns);
         Self {
-            measured: due.len() as u64 + collectives.transfers(),
+            measured: measured.count() as u64 + collectives.transfers(),
             due,
             next: 0,
             background,
@@ -142,10 +144,12 @@ fn poisson(experiment: &Experiment, origin: usize, traffic: &Traffic, due: &mut 
     );
     let pairs = Pairs::new(&experiment.hosts, *hosts, &mut host);
     let gap_ns = 1e9 / messages_per_second(experiment, origin, traffic);
-    let mut at = 0.0;
+    let warm_up_ns = experiment.scenario.warm_up_ns();
+    let (mut at, mut measured) = (0.0, 0);
     due.reserve(*messages as usize);
-    for _ in 0..*messages {
+    while measured < *messages {
         at += gap_ns * arrival.exponential();
+        measured += u32::from(at as u64 >= warm_up_ns);
         let bytes = match sizes {
             Sizes::Fixed(bytes) => *bytes,
             Sizes::OneOf(all) => all[size.below(all.len() as u32) as usize],

@@ -7,10 +7,11 @@ use serde_json::Value;
 
 /// Has every table there is.
 const ALL: &str = "about = 'all'
+warm_up_ms = 0.001
 fabric = { leaves = 2, spines = 2, hosts_per_leaf = 2, host_gbps = 1, uplink_gbps = 1, link_delay_us = 1,
   slow = { paths = 1, rtt_ratio = 2 }, path = [{ spine = 0, leaf = 0, extra_delay_us = 1, gbps = 1 }],
   outage = [{ spine = 0, leaf = 0, at_us = 1, back_us = 2, known_after_us = 1 }] }
-port = { shared = { buffer_bytes = 100_000 }, discipline = 'wrr', queue = [{}] }
+port = { shared = { buffer_bytes = 100_000 }, credit = {}, discipline = 'wrr', queue = [{}] }
 transport = { pace = { bytes = 1500, every_us = 1 }, cloudburst = { paths = 1, schedule = 'mds' } }
 background_transport = {}
 traffic = [

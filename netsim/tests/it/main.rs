@@ -5,6 +5,7 @@ mod binary;
 mod cloudburst;
 mod collectives;
 mod documentation;
+mod expresspass;
 mod fabrics;
 mod lists;
 mod outages;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use crate::support::error;
+use crate::support::{error, outcome};
 use netsim::{Overrides, Source};
 
 pub(crate) const GOOD: &str = "about = 'test'
@@ -134,4 +134,29 @@ fn mode_paper_needs_a_machine_that_is_given() {
     assert!(error.to_string().contains(named), "{error}");
     let source = source.with_paper_machine(paper_machine::simulated);
     assert!(source.experiment(&overrides).is_ok());
+}
+
+/// What is measured after it is what the same run has there, and nothing else is a result.
+#[test]
+fn warm_up_is_sent_and_not_measured() {
+    let run = |changes: &str, messages: usize| {
+        let text = GOOD.replace("messages = 10", &format!("messages = {messages}"));
+        outcome(&format!("{changes}\n{text}"))
+    };
+    let whole = run("", 60);
+    let after: Vec<_> = whole.flows.iter().skip(20).collect();
+    let warm_up_ms = after[0].start_ns as f64 / 1e6;
+    let measured = run(&format!("warm_up_ms = {warm_up_ms}"), after.len());
+    assert_eq!(measured.flows.len(), after.len());
+    for (ours, theirs) in measured.flows.iter().zip(after) {
+        let same = [ours, theirs].map(|it| (it.start_ns, it.from, it.to, it.bytes, it.fct_ns));
+        assert_eq!(same[0], same[1]);
+    }
+    assert_eq!(measured.totals.injected, whole.totals.injected);
+    let error = |text: &str| error(&format!("warm_up_ms = 1\n{text}"));
+    let one = "kind = 'message'\nfrom = 0\nto = 1\nbytes = 1";
+    let (start, _) = GOOD.split_once("[[traffic]]").expect("it has traffic");
+    assert!(error(&format!("{start}[[traffic]]\n{one}")).contains("no message is due after it"));
+    let ring = "kind = 'ring_all_reduce'\nbytes = 1000";
+    assert!(error(&format!("{start}[[traffic]]\n{ring}")).contains("warm_up_ms"));
 }

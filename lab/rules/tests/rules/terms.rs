@@ -111,7 +111,7 @@ const TERMS: &[(&str, &str)] = &[
         "empirical distribution",
         "netsim/crates/workload/src/size_distribution.rs",
     ),
-    ("event queue", "netsim/src/engine"),
+    ("event queue", "netsim/crates/engine/src"),
     ("fast retransmit", "netsim/src/"),
     ("flow completion time", "netsim/src/outcome.rs"),
     ("incast", "netsim/src/scenario/traffic.rs"),

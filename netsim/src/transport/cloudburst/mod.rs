@@ -184,10 +184,7 @@ impl Cloudburst {
         if tag.is_request() || transfer.is_done {
             return;
         }
-        let stats = &mut transfer.stats;
-        stats.arrived += 1;
-        stats.marked += u32::from(packet.has(flag::CE));
-        stats.queued_ns += u64::from(packet.aux);
+        transfer.stats.count_arrival(packet);
     }
 
     /// Hands a message to the endpoint of its sender, which is returned.

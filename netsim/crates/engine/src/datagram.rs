@@ -9,7 +9,7 @@ const STEP: usize = 16;
 
 /// The datagrams that are in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Datagrams {
+pub struct Datagrams {
     entries: Vec<Entry>,
     free: Vec<u32>,
 }
@@ -27,20 +27,20 @@ struct Entry {
 
 /// The metadata of a datagram, known without looking into it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Label {
+pub struct Label {
     /// The host that sent it.
-    pub(crate) from: u16,
+    pub from: u16,
     /// Index of the sender's path that it takes.
-    pub(crate) path: u8,
+    pub path: u8,
     /// The spine that this path leads over; of no meaning within a leaf.
-    pub(crate) spine: u8,
+    pub spine: u8,
     /// The message that it is part of; [`NONE`](super::packet::NONE) for what is part of none.
-    pub(crate) message: u32,
+    pub message: u32,
 }
 
 impl Datagrams {
     /// Keeps a datagram and returns its number.
-    pub(crate) fn insert(&mut self, label: Label, datagram: &[u8]) -> u32 {
+    pub fn insert(&mut self, label: Label, datagram: &[u8]) -> u32 {
         let id = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry::default());
             self.entries.len() as u32 - 1
@@ -65,12 +65,12 @@ impl Datagrams {
 
     /// Returns the label of a datagram.
     #[inline]
-    pub(crate) fn label(&self, id: u32) -> Label {
+    pub fn label(&self, id: u32) -> Label {
         self.entries[id as usize].label
     }
 
     /// Takes a datagram out, to `out`.
-    pub(crate) fn take(&mut self, id: u32, out: &mut Vec<u8>) -> Label {
+    pub fn take(&mut self, id: u32, out: &mut Vec<u8>) -> Label {
         let entry = &self.entries[id as usize];
         let (front, behind) = entry.kept.split_at(entry.front);
         out.clear();
@@ -84,12 +84,12 @@ impl Datagrams {
     }
 
     /// Forgets a datagram that was lost.
-    pub(crate) fn remove(&mut self, id: u32) {
+    pub fn remove(&mut self, id: u32) {
         self.free.push(id);
     }
 
     /// Counts the datagrams in flight; for checks.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         (self.entries.len() - self.free.len()) as u64
     }
 }

@@ -19,7 +19,7 @@ use super::{
 };
 
 /// Events must lie before this: 18 minutes.
-pub(crate) const HORIZON_NS: u64 = 1 << (FAR_SHIFT + FAR_BITS);
+pub const HORIZON_NS: u64 = 1 << (FAR_SHIFT + FAR_BITS);
 
 /// A bucket of the near level has 2^8 ns, as many as a [`Bucket`] can sort.
 const NEAR_SHIFT: u32 = super::event_bucket::BITS;
@@ -34,7 +34,7 @@ const LOOK_AHEAD: usize = 8;
 
 /// The event queue of a run: pending events in order of time.
 #[derive(Debug)]
-pub(crate) struct EventQueue {
+pub struct EventQueue {
     now: u64,
     /// Events of the bucket that time is in.
     current: Bucket,
@@ -44,8 +44,15 @@ pub(crate) struct EventQueue {
     chunks: Chunks,
 }
 
+impl Default for EventQueue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl EventQueue {
-    pub(crate) fn new() -> Self {
+    /// Creates an empty queue, at time 0.
+    pub fn new() -> Self {
         Self {
             now: 0,
             current: Bucket::new(),
@@ -58,14 +65,14 @@ impl EventQueue {
 
     /// Returns the simulated time: when the event that was handed out last was due.
     #[inline]
-    pub(crate) fn now(&self) -> u64 {
+    pub fn now(&self) -> u64 {
         self.now
     }
 
     /// Puts entry `id` in, to be handed out at `at`. Returns whether it was: what lies beyond the
     /// horizon never happens.
     #[inline(always)]
-    pub(crate) fn push(&mut self, id: u32, at: u64) -> bool {
+    pub fn push(&mut self, id: u32, at: u64) -> bool {
         debug_assert!(at >= self.now, "an event at {at} is before {}", self.now);
         let differs = at ^ self.now;
         // Nearly all are.
@@ -102,7 +109,7 @@ impl EventQueue {
 
     /// Hands out the next event, and moves time to when it is due.
     #[inline]
-    pub(crate) fn pop(&mut self, slab: &Slab) -> Option<u32> {
+    pub fn pop(&mut self, slab: &Slab) -> Option<u32> {
         loop {
             if let Some(event) = self.current.take() {
                 self.now = (self.now & !Bucket::MASK) | (u64::from(event.time) & Bucket::MASK);
@@ -321,7 +328,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::engine::packet::{EntryKind, Packet};
+    use crate::packet::{EntryKind, Packet};
 
     fn delays() -> impl Strategy<Value = u64> {
         prop_oneof![

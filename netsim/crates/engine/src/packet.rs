@@ -8,12 +8,12 @@
 use flow_balance::ttl::Level;
 
 /// The end of a list, and "no packet".
-pub(crate) const NONE: u32 = u32::MAX;
+pub const NONE: u32 = u32::MAX;
 
 /// The kind of an entry of the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum EntryKind {
+pub enum EntryKind {
     /// An entry that is free.
     Free,
     /// A data segment of a flow.
@@ -31,54 +31,78 @@ pub(crate) enum EntryKind {
     Datagram,
     /// A wake-up that host `to` has asked for.
     Wake,
+    /// A credit: leave to send one segment of its flow (ExpressPass).
+    Credit,
+    /// A sender asks for credits.
+    CreditRequest,
+    /// A sender has sent all it had, and wants no more credits; `seq` is the number of its segments.
+    CreditStop,
+}
+
+impl EntryKind {
+    /// Returns whether it travels, and is no event.
+    #[inline]
+    pub fn is_packet(self) -> bool {
+        match self {
+            Self::Data
+            | Self::Ack
+            | Self::Datagram
+            | Self::Credit
+            | Self::CreditRequest
+            | Self::CreditStop => true,
+            Self::Free | Self::Timer | Self::PortFree | Self::Start | Self::Wake => false,
+        }
+    }
 }
 
 /// A packet, or another event.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
-pub(crate) struct Packet {
+pub struct Packet {
     /// The next entry of the list that this one is in.
-    pub(crate) next: u32,
+    pub next: u32,
     /// The flow it belongs to.
-    pub(crate) flow: u32,
+    pub flow: u32,
     /// Data: the segment's number. Ack: the first segment still missing. Datagram: its index among
-    /// datagrams.
-    pub(crate) seq: u32,
+    /// datagrams. Credit that is sent again for a loss: the segment that is missing.
+    pub seq: u32,
     /// Data, datagrams: ns spent queued in switches so far. Ack: the segment that made the receiver answer.
-    pub(crate) aux: u32,
-    /// Time stamp of the sender, in ns modulo 2^32; an ACK echoes it (RFC 7323).
-    pub(crate) stamp: u32,
+    pub aux: u32,
+    /// Time stamp of the sender, in ns modulo 2^32; an ACK echoes it (RFC 7323), and data that of its credit.
+    pub stamp: u32,
     /// On the wire, headers included.
-    pub(crate) bytes: u16,
+    pub bytes: u16,
     /// The link it is on, named by the port that sends on it.
-    pub(crate) link: u16,
+    pub link: u16,
     /// The host it goes to.
-    pub(crate) to: u16,
+    pub to: u16,
+    /// Credit: its number in its flow, modulo 2^16. Data: that of the credit it was sent for.
+    pub credit: u16,
     /// The lower bits are [`flag`]s, the upper three the priority.
     flags: u8,
-    kind_and_far: u8,
+    kind: EntryKind,
+    far: Level,
 }
 
 /// Bits of a packet's flags.
-pub(crate) mod flag {
+pub mod flag {
     /// ECN-capable transport (RFC 3168).
-    pub(crate) const ECT: u8 = 1;
+    pub const ECT: u8 = 1;
     /// Data: congestion experienced. Ack: the echo of it.
-    pub(crate) const CE: u8 = 2;
+    pub const CE: u8 = 2;
     /// Has been sent before.
-    pub(crate) const RETRANSMITTED: u8 = 4;
+    pub const RETRANSMITTED: u8 = 4;
     pub(super) const ALL: u8 = 0b1_1111;
     pub(super) const PRIORITY_SHIFT: u8 = 5;
 }
 
 /// Priorities that fit into a packet; 0 is the most urgent.
-pub(crate) const PRIORITIES: u8 = 8;
-
-const KIND_MASK: u8 = 0b111;
-const FAR_SHIFT: u8 = 3;
+pub const PRIORITIES: u8 = 8;
 
 impl Packet {
-    pub(crate) fn new(kind: EntryKind) -> Self {
+    /// Creates an entry of that kind, of no flow and in no list.
+    #[inline]
+    pub fn new(kind: EntryKind) -> Self {
         Self {
             next: NONE,
             flow: NONE,
@@ -88,70 +112,81 @@ impl Packet {
             bytes: 0,
             link: 0,
             to: 0,
+            credit: 0,
             flags: 0,
-            kind_and_far: kind as u8,
+            kind,
+            far: Level::default(),
         }
     }
 
-    pub(crate) fn kind(&self) -> EntryKind {
-        match self.kind_and_far & KIND_MASK {
-            1 => EntryKind::Data,
-            2 => EntryKind::Ack,
-            3 => EntryKind::Timer,
-            4 => EntryKind::PortFree,
-            5 => EntryKind::Start,
-            6 => EntryKind::Datagram,
-            7 => EntryKind::Wake,
-            _ => EntryKind::Free,
-        }
+    /// Returns the kind of the entry.
+    #[inline]
+    pub fn kind(&self) -> EntryKind {
+        self.kind
     }
 
     /// Returns whether queueing delay in switches is added up in it.
     #[inline]
-    pub(crate) fn counts_waiting(&self) -> bool {
+    pub fn counts_waiting(&self) -> bool {
         matches!(self.kind(), EntryKind::Data | EntryKind::Datagram)
     }
 
     /// Returns how full the spine's port was, as an ACK carries it in 5 bits of its TTL (TR, A-T2).
     /// The rest of the TTL has no part here: hosts look at nothing of it.
-    pub(crate) fn far(&self) -> Level {
-        Level::new(self.kind_and_far >> FAR_SHIFT).unwrap_or_default()
+    #[inline]
+    pub fn far(&self) -> Level {
+        self.far
     }
 
     /// Writes the level that [`far`](Self::far) reads.
-    pub(crate) fn set_far(&mut self, level: Level) {
-        self.kind_and_far = (self.kind_and_far & KIND_MASK) | (level.number() << FAR_SHIFT);
+    #[inline]
+    pub fn set_far(&mut self, level: Level) {
+        self.far = level;
     }
 
-    pub(crate) fn has(&self, flag: u8) -> bool {
+    /// Returns whether it has that [`flag`].
+    #[inline]
+    pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
-    pub(crate) fn set(&mut self, flag: u8, on: bool) {
+    /// Sets that [`flag`], or takes it away.
+    #[inline]
+    pub fn set(&mut self, flag: u8, on: bool) {
         self.flags = (self.flags & !flag) | if on { flag } else { 0 };
     }
 
-    /// 0 is the most urgent.
-    pub(crate) fn priority(&self) -> u8 {
+    /// Returns its priority; 0 is the most urgent.
+    #[inline]
+    pub fn priority(&self) -> u8 {
         self.flags >> flag::PRIORITY_SHIFT
     }
 
-    pub(crate) fn set_priority(&mut self, priority: u8) {
+    /// Writes a priority; beyond the last it is the last.
+    #[inline]
+    pub fn set_priority(&mut self, priority: u8) {
         let priority = priority.min(PRIORITIES - 1);
         self.flags = (self.flags & flag::ALL) | (priority << flag::PRIORITY_SHIFT);
     }
 }
 
 /// All packets and events there are.
-#[derive(Debug, Default)]
-pub(crate) struct Slab {
+#[derive(Debug)]
+pub struct Slab {
     entries: Vec<Packet>,
     free: u32,
     used: u32,
 }
 
+impl Default for Slab {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Slab {
-    pub(crate) fn new() -> Self {
+    /// Creates an empty slab.
+    pub fn new() -> Self {
         Self {
             entries: Vec::new(),
             free: NONE,
@@ -160,7 +195,8 @@ impl Slab {
     }
 
     /// Takes an entry and returns its number.
-    pub(crate) fn insert(&mut self, packet: Packet) -> u32 {
+    #[inline]
+    pub fn insert(&mut self, packet: Packet) -> u32 {
         self.used += 1;
         if self.free == NONE {
             self.entries.push(packet);
@@ -175,18 +211,25 @@ impl Slab {
     }
 
     /// Gives an entry back; it must be in no list.
-    pub(crate) fn remove(&mut self, id: u32) {
+    #[inline]
+    pub fn remove(&mut self, id: u32) {
         self.used -= 1;
         let entry = &mut self.entries[id as usize];
         debug_assert_ne!(entry.kind(), EntryKind::Free, "entry {id} is freed twice");
-        entry.kind_and_far = EntryKind::Free as u8;
+        entry.kind = EntryKind::Free;
         entry.next = self.free;
         self.free = id;
     }
 
     /// Entries of a kind; for checks, it looks at all of them.
-    pub(crate) fn count(&self, kind: EntryKind) -> u64 {
+    pub fn count(&self, kind: EntryKind) -> u64 {
         self.entries.iter().filter(|it| it.kind() == kind).count() as u64
+    }
+
+    /// Entries that are packets, and no events; for checks, it looks at all of them.
+    pub fn count_packets(&self) -> u64 {
+        let packets = self.entries.iter().filter(|it| it.kind().is_packet());
+        packets.count() as u64
     }
 }
 

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 
 /// The consumer that a random stream belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// Sizes of the messages.
     Sizes,
     /// Start times of messages.
@@ -23,15 +23,17 @@ pub(crate) enum Purpose {
     EndpointPaths,
     /// Seeds of endpoints: sessions, ids and rows of codes.
     Endpoints,
+    /// Pauses between credits.
+    Credits,
 }
 
 /// Random numbers that are the same on every machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(ChaCha8Rng);
+pub struct Random(ChaCha8Rng);
 
 impl Random {
     /// Opens a stream; `part` distinguishes those of the same purpose.
-    pub(crate) fn new(seed: u64, purpose: Purpose, part: u64) -> Self {
+    pub fn new(seed: u64, purpose: Purpose, part: u64) -> Self {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         bytes[8] = purpose as u8;
@@ -39,31 +41,32 @@ impl Random {
         Self(ChaCha8Rng::from_seed(bytes))
     }
 
+    /// Draws a number of 32 bits.
     #[inline]
-    pub(crate) fn bits(&mut self) -> u32 {
+    pub fn bits(&mut self) -> u32 {
         self.0.next_u32()
     }
 
     /// Less than `bound`, which must not be 0. Multiplies instead of rejecting (Lemire 2019): the
     /// bias of 2^-32 * `bound` is far below what any run could notice.
     #[inline]
-    pub(crate) fn below(&mut self, bound: u32) -> u32 {
+    pub fn below(&mut self, bound: u32) -> u32 {
         ((u64::from(self.bits()) * u64::from(bound)) >> 32) as u32
     }
 
     /// Draws from (0, 1], with 53 bits, exactly.
-    pub(crate) fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         ((self.0.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
     /// Exponentially distributed with mean 1. The logarithm is `libm`'s, which is the same code on
     /// every machine, where the platform's may differ in the last bit.
-    pub(crate) fn exponential(&mut self) -> f64 {
+    pub fn exponential(&mut self) -> f64 {
         -libm::log(self.unit())
     }
 
     /// `count` different ones of `0..from`, in random order (Fisher-Yates).
-    pub(crate) fn sample(&mut self, from: usize, count: usize) -> Vec<usize> {
+    pub fn sample(&mut self, from: usize, count: usize) -> Vec<usize> {
         let mut all: Vec<usize> = (0..from).collect();
         let count = count.min(from);
         for index in 0..count {
