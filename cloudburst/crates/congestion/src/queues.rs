@@ -433,6 +433,24 @@ mod tests {
         assert!((2.5..=3.0).contains(&flows), "{flows}");
     }
 
+    /// Of a path that stands for a queue the next sample may come soon after another's, and no other soon after its own.
+    #[test]
+    fn paths_are_compared_whichever_sends_first() {
+        let mut queues = Queues::default();
+        let mut through = [0; 2];
+        for step in 0..100 {
+            for (path, late_us, period_us) in [(2, 0, 410_000), (1, 5_000, 300_000)] {
+                let at_us = step * 40_000 + late_us;
+                let sent_at = Time::from_nanos(at_us * 1_000);
+                let delay_us = queue_us(at_us, period_us);
+                let sample = DelaySample { sent_at, delay_us };
+                let queue = queues.sample(sent_at, path, sample, 1_400);
+                through[path as usize - 1] = queue;
+            }
+        }
+        assert_ne!(through[0], through[1]);
+    }
+
     #[test]
     fn queue_that_changes_faster_than_samples_follow_tells_nothing() {
         let (_, through) = run(2, |_, at_us| queue_us(at_us, 7_000));

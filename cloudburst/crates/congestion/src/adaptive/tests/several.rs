@@ -54,6 +54,29 @@ fn losses_in_two_queues_reduce_both_parts_and_those_of_one_reduce_it_once() {
     }
 }
 
+#[test]
+fn a_loss_beside_one_that_counts_already_reduces_the_other_part() {
+    let mut rig = beside(&[1_000, 1_000]);
+    let sent = rig.send(ROUND_TRIP, u32::MAX);
+    rig.controller.recovery_until[0] = rig.now;
+    let before = rig.window();
+    let mut both = QueueSet::default();
+    (0..2).for_each(|queue| both.insert(queue));
+    let news = Acknowledged {
+        sent,
+        received: sent - 2,
+        lost: 2,
+        queues: both,
+        lossy: both,
+        newest_sent_at: Some(Time::from_nanos(rig.now.as_nanos() - 1)),
+        round_trip: Some((ROUND_TRIP + QUEUE, ROUND_TRIP)),
+        ..Acknowledged::default()
+    };
+    rig.controller.acknowledged(rig.now, &news, &rig.paths);
+    let kept = rig.window() / before;
+    assert!((0.84..0.86).contains(&kept), "{kept}");
+}
+
 /// Datagrams that the window grows by in ten round trips beside others.
 fn grown(parts: &[u64]) -> f64 {
     let mut rig = beside(parts);
