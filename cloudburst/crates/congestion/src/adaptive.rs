@@ -5,15 +5,16 @@
 //! stands in a queue it grows faster, and takes a few losses for chance; where they show a queue it
 //! ends slow start before anything is lost (after HyStart++, RFC 9406).
 
+mod flows;
 mod growth;
 mod recovery;
 mod start;
 
 use core::time::Duration;
 
-use self::{recovery::Recovery, start::Start};
+use self::{flows::Flows, recovery::Recovery, start::Start};
 use super::{
-    Acknowledged, PathRates,
+    Acknowledged, MAX_QUEUES, PathRates,
     chance::Chance,
     cubic::{BETA, Cubic},
     round::Rounds,
@@ -74,6 +75,7 @@ pub(crate) struct AdaptiveController {
     in_flight: f64,
     datagram: f64,
     bottlenecks: f64,
+    flows: Flows,
     round_trip: Duration,
     pacer: Pacer,
     cubic: Cubic,
@@ -87,8 +89,8 @@ pub(crate) struct AdaptiveController {
     /// Rounds since losses without a queue last reduced the window.
     since_chance: u32,
     chance: Chance,
-    /// Losses of what was sent before this do not reduce it again.
-    recovery_until: Time,
+    /// Losses of what was sent before this do not reduce it again, by the queue that they went through.
+    recovery_until: [Time; MAX_QUEUES],
     recovery: Recovery,
     last_sent: Time,
     /// Anything was ever heard.
@@ -126,6 +128,7 @@ impl AdaptiveController {
             in_flight: 0.0,
             datagram,
             bottlenecks: 1.0,
+            flows: Flows::default(),
             round_trip,
             pacer: Pacer::new(now, 1.0),
             cubic: Cubic::default(),
@@ -135,7 +138,7 @@ impl AdaptiveController {
             carried: 0.0,
             since_chance: CHANCE_ROUNDS,
             chance: Chance::new(now),
-            recovery_until: now,
+            recovery_until: [now; MAX_QUEUES],
             recovery: Recovery::default(),
             last_sent: now,
             is_heard: false,
@@ -230,7 +233,7 @@ impl AdaptiveController {
             } else {
                 (window, threshold)
             };
-            self.recovery_until = now;
+            self.recovery_until = [now; MAX_QUEUES];
             self.rounds.restart(now);
             self.pace(now);
         }
@@ -272,6 +275,7 @@ impl AdaptiveController {
         let carried = paths.bytes_per_s.unwrap_or(0.0) * self.round_trip.as_secs_f64();
         self.carried = carried;
         self.bottlenecks = paths.bottlenecks.max(1) as f64;
+        self.flows.take(paths.shares, self.window);
         if let Some(bytes_per_s) = paths.bytes_per_s {
             let seconds = self.bottlenecks * self.datagram / bytes_per_s.max(1.0);
             self.rounds.transmission = Duration::from_secs_f64(seconds);
@@ -308,18 +312,16 @@ impl AdaptiveController {
             }
             self.start_round(now, news);
         }
-        let is_new = news
-            .newest_sent_at
-            .is_some_and(|at| at > self.recovery_until);
+        let is_new = self.is_new(news, news.queues);
         self.recover(is_new, news);
-        let has_lost = news.lost > 0;
+        let has_lost = news.lost > 0 && self.is_new(news, news.lossy);
         let queues = self.queues();
         if let Some((window, threshold)) = self.chance.take(now, news, queues) {
             self.window = self.window.max(window);
             self.threshold = self.threshold.max(threshold);
             self.rounds.is_small = self.is_small();
         }
-        if is_new && has_lost && !self.is_chance(now) {
+        if has_lost && !self.is_chance(now) {
             self.reduce(now, news, before);
         } else if is_new && self.back_off.is_none() {
             self.grow(now, news);
@@ -405,7 +407,7 @@ impl AdaptiveController {
             (self.window, self.threshold) = back_off.before;
         }
         // What was lost meanwhile is known.
-        self.recovery_until = now;
+        self.recovery_until = [now; MAX_QUEUES];
         self.rounds.restart(now);
     }
 
@@ -432,10 +434,10 @@ impl AdaptiveController {
             pause,
             before: (self.window, self.threshold),
         });
-        self.cubic.reduced(self.window);
+        self.cubic.reduced(self.window, BETA);
         self.threshold = self.window * BETA;
         self.window = self.window.min(self.datagram);
-        self.recovery_until = now;
+        self.recovery_until = [now; MAX_QUEUES];
         self.recovery = Recovery::default();
         self.rounds.restart(now);
         self.pace(now);

@@ -25,12 +25,13 @@ pub(super) struct Cubic {
 }
 
 impl Cubic {
-    /// A loss has reduced the window from `prior`.
-    pub(super) fn reduced(&mut self, prior: f64) {
-        self.prior = prior;
+    /// A loss has reduced the window from `prior` to this part of it, [`BETA`] where it is one flow's.
+    pub(super) fn reduced(&mut self, prior: f64, kept: f64) {
+        // Of several flows only one was reduced: what they grew to is as far above as if all were.
+        self.prior = prior * kept / BETA;
         // Fast convergence (RFC 9438 §4.7).
         self.w_max = if prior < self.w_max {
-            prior * (1.0 + BETA) / 2.0
+            prior * (1.0 + kept) / 2.0
         } else {
             prior
         };
@@ -90,7 +91,7 @@ mod tests {
     fn a_window_is_back_where_it_was_lost_after_k() {
         let mut cubic = Cubic::default();
         let segment = 1_000.0;
-        cubic.reduced(1e6);
+        cubic.reduced(1e6, BETA);
         let mut window = 0.7e6;
         let step = Duration::from_millis(10);
         let mut now = Time::ZERO;

@@ -22,6 +22,7 @@ mod pacer;
 mod passing;
 mod path_mtu;
 mod port_rotation;
+mod queues;
 mod rate_estimator;
 mod repeats;
 mod reserved;
@@ -48,6 +49,7 @@ pub use self::{
     pacer::Pacer,
     path_mtu::PathMtu,
     port_rotation::{PortRotation, RotationBudget},
+    queues::{DelaySample, MAX_QUEUES, QueueSet, QueueShares, Queues},
     rate_estimator::{RateEstimator, SentDatagram},
     repeats::Repeats,
     shared_bottleneck::{DetectorStep, MAX_PATHS, Phase, SharedBottleneckDetector},
@@ -87,6 +89,8 @@ pub struct PathRates {
     pub round_trip: Option<Duration>,
     /// Bottlenecks that they lead through.
     pub bottlenecks: usize,
+    /// Parts of what is sent that go through each queue that is known to be another than the others.
+    pub shares: QueueShares,
 }
 
 /// Report of an answer on datagrams that were sent.
@@ -98,6 +102,10 @@ pub struct Acknowledged {
     pub received: u32,
     /// Those that were lost, without those that were only overtaken.
     pub lost: u32,
+    /// Queues that they went through, and those of them where some were lost.
+    pub queues: QueueSet,
+    /// See `queues`.
+    pub lossy: QueueSet,
     /// Bytes of the first.
     pub resolved_bytes: u64,
     /// When the newest of them was sent.

@@ -137,6 +137,7 @@ mod tests {
             ack_timeout: Duration::from_millis(5),
             round_trip: None,
             bottlenecks: 1,
+            ..PathRates::default()
         }
     }
 

@@ -214,6 +214,7 @@ impl PathManager {
             ack_timeout: peer.round_trip.ack_timeout(),
             round_trip: peer.round_trip.smoothed(),
             bottlenecks: peer.paths.width(),
+            shares: peer.paths.shares(),
         })
     }
 

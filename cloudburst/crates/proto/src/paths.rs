@@ -6,7 +6,9 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 pub(super) use cloudburst_congestion::Spread;
-use cloudburst_congestion::{LossEstimator, ParallelPaths, RateEstimator};
+use cloudburst_congestion::{
+    DelaySample, LossEstimator, ParallelPaths, QueueShares, Queues, RateEstimator,
+};
 
 use super::{
     config::Datagrams,
@@ -31,6 +33,8 @@ pub(super) struct Paths {
     next_id: u16,
     /// What they lead through, several through one if that was found out.
     bottlenecks: Vec<RateEstimator>,
+    /// Those of them that are known to be others than the rest.
+    queues: Queues,
     /// What delays are counted from.
     reference: Option<u32>,
     /// What is lost, by whatever path it went.
@@ -195,8 +199,19 @@ impl Paths {
                 bottleneck.forget_delays(now);
             }
             self.list.iter_mut().for_each(Path::forget_delays);
+            self.queues.forget_delays();
         }
         report.queue = self.list[index].one_way(now, delay);
+        if let Some((sent_at, _)) = report.resolved.newest
+            && self.list.len() > 1
+        {
+            let sample = DelaySample {
+                sent_at,
+                delay_us: delay,
+            };
+            let path = self.list[index].id;
+            report.through = self.queues.sample(now, path, sample, report.resolved.bytes);
+        }
         let through = f64::from(report.received) / f64::from(report.sent.max(1));
         self.bottlenecks[group].learn(now, delay, report.newest, through);
         Some(report)
@@ -232,6 +247,11 @@ impl Paths {
             groups |= 1_u64.wrapping_shl(path.group as u32);
         }
         groups.count_ones().max(1) as usize
+    }
+
+    /// Parts of what is sent that go through queues that are known to be others than the rest.
+    pub(super) const fn shares(&self) -> QueueShares {
+        self.queues.shares()
     }
 
     /// What all paths together carry, in bytes per second, if that is known.

@@ -34,6 +34,9 @@ impl AdaptiveController {
         self.is_unvalidated = false;
         if self.is_starting() {
             self.grow_start(bytes);
+        } else if let Some(window) = self.flows.grow_to_due(self.window, bytes) {
+            self.window = window;
+            self.cubic.pause();
         } else if let Some(growth) = self.calm_growth()
             && !self.chance.is_ours(now)
             && now >= self.emptied.0
@@ -44,9 +47,9 @@ impl AdaptiveController {
             self.window += growth * bytes;
             self.cubic.pause();
         } else {
-            let path = (self.datagram, self.round_trip);
+            let path = (self.segment(), self.round_trip);
             let grown = self.cubic.grow(now, self.window, bytes, path);
-            let share = (self.window / (self.datagram * SMALL_DATAGRAMS)).min(1.0);
+            let share = (self.window / (self.segment() * SMALL_DATAGRAMS)).min(1.0);
             self.window += (grown - self.window) * (share * share).max(LEAST_GROWTH);
         }
     }

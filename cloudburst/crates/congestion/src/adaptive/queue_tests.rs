@@ -69,6 +69,7 @@ impl Rig {
             delivered_since: u64::from(in_flight + sent - lost) * DATAGRAM,
             in_flight: u64::from(in_flight) * DATAGRAM,
             round_trip: Some((ROUND_TRIP + queue, ROUND_TRIP)),
+            ..Acknowledged::default()
         };
         let paths = PathRates {
             datagram_bytes: MIN_DATAGRAM_BYTES,

@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use super::{
-    AdaptiveController, BETA, CHANCE_DATAGRAMS, EMPTIED_ROUNDS, LEAST_DATAGRAMS, UNUSED_DATAGRAMS,
-    share, start::Start,
+    AdaptiveController, CHANCE_DATAGRAMS, EMPTIED_ROUNDS, LEAST_DATAGRAMS, UNUSED_DATAGRAMS, share,
+    start::Start,
 };
 use crate::Acknowledged;
 use cloudburst_wire::Time;
@@ -47,8 +47,10 @@ impl AdaptiveController {
         let prior = self.window;
         // At the end of a message rounds are of few datagrams, or of a ping that has found a loss.
         let share = share(lost, sent.max((prior / self.datagram) as u32));
-        self.cubic.reduced(prior);
-        let mut window = prior * BETA;
+        let kept = self.take_losses(now, news);
+        self.cubic.reduced(prior, kept);
+        self.flows.reduced(kept);
+        let mut window = prior * kept;
         // Where most is lost, little is in flight for that.
         let (was_starting, was_used) = (self.is_starting(), self.is_used() || self.is_hopeless());
         let is_blind = was_starting && self.start == Start::Alone;
@@ -66,7 +68,7 @@ impl AdaptiveController {
         self.window = window.max((least * self.datagram).min(prior));
         self.recovery = Recovery {
             through: 0.0,
-            most: prior * BETA,
+            most: prior * kept,
         };
         // A window that was not used may be right still: it is found again quickly.
         let is_known = !was_used || self.is_unvalidated && !was_starting;
@@ -74,14 +76,13 @@ impl AdaptiveController {
             // Of losses that follow each other the first knew what was used.
             let is_sought = was_starting && self.threshold.is_finite();
             let found = if is_sought { self.threshold } else { prior };
-            found * BETA
+            found * kept
         } else {
             self.window
         };
         self.start = Start::Alone;
-        self.recovery_until = now;
         if is_queue || self.rounds.has_met(8, Duration::ZERO) {
-            let path = (self.datagram, self.round_trip);
+            let path = (self.segment(), self.round_trip);
             let until = now + self.cubic.recovery(self.window, path);
             self.emptied = (until, self.rounds.number.saturating_add(EMPTIED_ROUNDS));
         }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{AdaptiveController, INITIAL_DATAGRAMS};
-use crate::Acknowledged;
+use crate::{Acknowledged, MAX_QUEUES};
 use cloudburst_wire::Time;
 
 /// Growth and rounds of slow start when it goes on carefully (RFC 9406 §4.3).
@@ -91,7 +91,7 @@ impl AdaptiveController {
                 let through = self.rounds.empty_share() * news.delivered_since as f64;
                 let initial = INITIAL_DATAGRAMS * self.datagram;
                 self.window = (DOUBT_SHARE * through).max(initial).min(self.window);
-                self.recovery_until = now;
+                self.recovery_until = [now; MAX_QUEUES];
             }
             Start::Doubt { before, round } if number >= round => {
                 if has_stood {

@@ -1,8 +1,10 @@
 //! The window, round trip by round trip, with paths that are made up.
 
+mod several;
 mod unused;
 
 use super::*;
+use crate::QueueSet;
 
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 const DATAGRAM: u64 = MIN_DATAGRAM_BYTES as u64;
@@ -51,9 +53,21 @@ impl Rig {
 
     /// All that was sent is acknowledged but so many; a queue has delayed it.
     fn acknowledge(&mut self, sent: u32, lost: u32, queue: Duration) {
+        self.acknowledge_in(0, sent, lost, queue);
+    }
+
+    /// All that was sent went through this queue.
+    fn acknowledge_in(&mut self, through: usize, sent: u32, lost: u32, queue: Duration) {
         self.paths.round_trip = Some(ROUND_TRIP);
         let delivered = u64::from(sent - lost) * DATAGRAM;
+        let (mut queues, mut lossy) = (QueueSet::default(), QueueSet::default());
+        queues.insert(through);
+        if lost > 0 {
+            lossy.insert(through);
+        }
         let news = Acknowledged {
+            queues,
+            lossy,
             sent,
             received: sent - lost,
             lost,
@@ -115,7 +129,7 @@ fn a_loss_in_a_queue_reduces_the_window_once_in_a_round_trip() {
     let after = rig.window();
     assert!(after <= before * BETA + 0.01, "{before} {after}");
     // Sent before the reduction.
-    rig.controller.recovery_until = rig.now;
+    rig.controller.recovery_until = [rig.now; MAX_QUEUES];
     rig.acknowledge(sent - sent / 2, 1, QUEUE);
     assert!((rig.window() - after).abs() < 0.01);
 }
@@ -309,6 +323,7 @@ impl Burst {
             delivered_since: u64::from(delivered) * DATAGRAM,
             in_flight: u64::from(20 - all) * DATAGRAM,
             round_trip: Some((ROUND_TRIP + QUEUE, ROUND_TRIP)),
+            ..Acknowledged::default()
         };
         let rig = &mut self.rig;
         rig.controller.acknowledged(rig.now, &news, &rig.paths);

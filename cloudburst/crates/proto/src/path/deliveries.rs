@@ -26,6 +26,8 @@ pub(crate) struct DeliveryReport {
     pub(crate) newest: Option<SentDatagram>,
     /// How long the newest stood in queues on the way there.
     pub(crate) queue: Duration,
+    /// The queue that the path counts as going through.
+    pub(crate) through: usize,
     /// Bytes that are no longer in flight.
     pub(crate) resolved: Resolved,
     /// Datagrams that were lost, without those that were only overtaken.
@@ -89,6 +91,7 @@ impl Path {
             received: new_received.min(new_sent),
             newest: (sequence == highest).then_some(newest),
             queue: Duration::ZERO,
+            through: 0,
             resolved: self.in_flight.resolve(highest),
             lost: new_lost,
             revived,

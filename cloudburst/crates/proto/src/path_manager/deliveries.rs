@@ -108,6 +108,10 @@ impl PeerPaths {
         news.sent = news.sent.saturating_add(report.sent);
         news.received = news.received.saturating_add(report.received);
         news.lost = news.lost.saturating_add(report.lost);
+        news.queues.insert(report.through);
+        if report.lost > 0 {
+            news.lossy.insert(report.through);
+        }
         let resolved = report.resolved;
         let lost = f64::from(report.lost) / f64::from(report.sent.max(1));
         let delivered = (resolved.bytes as f64 * (1.0 - lost)) as u64;

@@ -1,0 +1,83 @@
+//! A flow for each queue: what one window is due where it goes through several that are known to be others.
+//!
+//! One flow's share of each is due to it, and no more (RFC 6356 §1.1): a loss in one of them is not that of the others, and each
+//! grows by itself. As one window says how much is in flight in all, it is reduced by the part that goes through the queue
+//! that has lost something, and grows as so many flows would that are spread as evenly. Where all goes through one
+//! queue, or nothing is known, it is one flow.
+
+use super::{AdaptiveController, BETA};
+use crate::{Acknowledged, QueueSet, QueueShares};
+use cloudburst_wire::Time;
+
+/// Growth in a round trip up to what is due.
+const DUE_GROWTH: f64 = 0.5;
+
+/// Flows that the window stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flows {
+    shares: QueueShares,
+    count: f64,
+    /// As many as the window was ever allowed to be.
+    granted: f64,
+    /// The window that is due with that.
+    due: f64,
+}
+
+impl Default for Flows {
+    fn default() -> Self {
+        Self {
+            shares: QueueShares::default(),
+            count: 1.0,
+            granted: 1.0,
+            due: 0.0,
+        }
+    }
+}
+
+impl Flows {
+    /// Takes which parts of what is sent go through queues of their own. Each is due what the window was for all of them
+    /// as long as they were taken for one.
+    pub(super) fn take(&mut self, shares: QueueShares, window: f64) {
+        (self.shares, self.count) = (shares, shares.flows());
+        if self.count > self.granted {
+            self.due = window.max(self.due) * self.count / self.granted;
+            self.granted = self.count;
+        }
+    }
+
+    /// Losses have left this part of the window.
+    pub(super) fn reduced(&mut self, kept: f64) {
+        self.due *= kept;
+    }
+
+    /// Returns the window after so many bytes more, if it is less than what is due.
+    pub(super) fn grow_to_due(&self, window: f64, bytes: f64) -> Option<f64> {
+        (window < self.due).then(|| (window + DUE_GROWTH * bytes).min(self.due))
+    }
+}
+
+impl AdaptiveController {
+    /// Returns what the window grows by where one flow's would by a datagram.
+    pub(super) fn segment(&self) -> f64 {
+        self.flows.count * self.datagram
+    }
+
+    /// Whether a report is of what was sent after the last reduction for losses in these queues.
+    pub(super) fn is_new(&self, news: &Acknowledged, queues: QueueSet) -> bool {
+        news.newest_sent_at
+            .is_some_and(|at| queues.iter().any(|queue| at > self.recovery_until[queue]))
+    }
+
+    /// Returns the part of the window that losses leave, in queues that it was not reduced for meanwhile. What is
+    /// lost there of what was sent before now does not reduce it again.
+    pub(super) fn take_losses(&mut self, now: Time, news: &Acknowledged) -> f64 {
+        let newest = news.newest_sent_at.unwrap_or(now);
+        let before = self.recovery_until;
+        let queues = news.lossy.iter();
+        let these = queues.filter(|&queue| newest > before[queue]);
+        for queue in these.clone() {
+            self.recovery_until[queue] = now;
+        }
+        1.0 - (1.0 - BETA) * self.flows.shares.of(these)
+    }
+}

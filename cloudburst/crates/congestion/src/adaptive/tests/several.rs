@@ -1,0 +1,113 @@
+//! Several queues that are told apart.
+
+use super::*;
+use crate::QueueShares;
+
+/// A window beside others, with so much of what is sent through each queue.
+fn beside(parts: &[u64]) -> Rig {
+    let mut rig = Rig::new();
+    for _ in 0..5 {
+        rig.round(0, QUEUE);
+    }
+    rig.controller.window = 64.0 * DATAGRAM as f64;
+    rig.controller.threshold = rig.controller.window;
+    // What is due was given before.
+    for (queue, bytes) in parts.iter().enumerate() {
+        rig.paths.shares.count(queue, *bytes);
+    }
+    rig.controller.flows.take(rig.paths.shares, 0.0);
+    rig
+}
+
+/// The part of the window that a loss in the first queue leaves.
+fn kept(parts: &[u64]) -> f64 {
+    let mut rig = beside(parts);
+    let before = rig.window();
+    let sent = rig.send(ROUND_TRIP, u32::MAX);
+    rig.acknowledge(sent, 1, QUEUE);
+    rig.window() / before
+}
+
+#[test]
+fn a_loss_reduces_the_part_that_went_through_its_queue() {
+    assert!((kept(&[]) - BETA).abs() < 1e-2, "{}", kept(&[]));
+    assert!((kept(&[1_000]) - BETA).abs() < 1e-2, "{}", kept(&[1_000]));
+    let half = kept(&[1_000, 1_000]);
+    assert!((half - 0.85).abs() < 1e-2, "{half}");
+    let quarter = kept(&[1_000, 3_000]);
+    assert!((quarter - 0.925).abs() < 1e-2, "{quarter}");
+}
+
+#[test]
+fn losses_in_two_queues_reduce_both_parts_and_those_of_one_reduce_it_once() {
+    for (second, least, most) in [(0, 0.84, 0.86), (1, 0.71, 0.73)] {
+        let mut rig = beside(&[1_000, 1_000]);
+        let before = rig.window();
+        let sent = rig.send(ROUND_TRIP, u32::MAX);
+        let sent_at = rig.now;
+        rig.acknowledge_in(0, sent / 2, 1, QUEUE);
+        // What is reported next was sent before that.
+        rig.now = sent_at;
+        rig.acknowledge_in(second, sent - sent / 2, 1, QUEUE);
+        let kept = rig.window() / before;
+        assert!((least..most).contains(&kept), "{second} {kept}");
+    }
+}
+
+#[test]
+fn a_loss_beside_one_that_counts_already_reduces_the_other_part() {
+    let mut rig = beside(&[1_000, 1_000]);
+    let sent = rig.send(ROUND_TRIP, u32::MAX);
+    rig.controller.recovery_until[0] = rig.now;
+    let before = rig.window();
+    let mut both = QueueSet::default();
+    (0..2).for_each(|queue| both.insert(queue));
+    let news = Acknowledged {
+        sent,
+        received: sent - 2,
+        lost: 2,
+        queues: both,
+        lossy: both,
+        newest_sent_at: Some(Time::from_nanos(rig.now.as_nanos() - 1)),
+        round_trip: Some((ROUND_TRIP + QUEUE, ROUND_TRIP)),
+        ..Acknowledged::default()
+    };
+    rig.controller.acknowledged(rig.now, &news, &rig.paths);
+    let kept = rig.window() / before;
+    assert!((0.84..0.86).contains(&kept), "{kept}");
+}
+
+/// Datagrams that the window grows by in ten round trips beside others.
+fn grown(parts: &[u64]) -> f64 {
+    let mut rig = beside(parts);
+    let sent = rig.send(ROUND_TRIP, u32::MAX);
+    rig.acknowledge(sent, 1, QUEUE);
+    let before = rig.window();
+    for _ in 0..10 {
+        rig.round(0, QUEUE);
+    }
+    rig.window() - before
+}
+
+#[test]
+fn a_window_through_several_queues_grows_as_so_many_flows() {
+    let (one, four) = (grown(&[1_000]), grown(&[1_000; 4]));
+    assert!(one > 4.0, "{one}");
+    assert!((3.0..5.0).contains(&(four / one)), "{one} {four}");
+}
+
+#[test]
+fn queues_that_are_told_apart_are_due_a_window_each() {
+    let mut rig = beside(&[]);
+    let before = rig.window();
+    let mut shares = QueueShares::default();
+    for queue in 0..2 {
+        shares.count(queue, 1_000);
+    }
+    rig.paths.shares = shares;
+    for _ in 0..6 {
+        rig.round(0, QUEUE);
+    }
+    let after = rig.window() / before;
+    assert!((1.9..2.3).contains(&after), "{after}");
+}

@@ -1,0 +1,538 @@
+//! Queues that paths share, as far as delays tell (passive shared-bottleneck detection, after RFC 8382).
+//!
+//! What stands in one queue delays all that go through it: the delays of two paths through the same
+//! bottleneck differ by a constant, and by what changes between two samples. Where they differ by
+//! more, each path has a queue of its own, and one flow's share of each is due to a sender (RFC 6356
+//! §1.1). Until that is shown, paths share.
+
+use core::time::Duration;
+
+use cloudburst_wire::Time;
+
+use crate::MAX_PATHS;
+
+/// Queues that are told apart, at most.
+pub const MAX_QUEUES: usize = 4;
+
+/// Samples of two paths further apart say nothing of each other, nor those of one path: queues change meanwhile. Where they
+/// grow steadily, squares of changes grow more than the time does, and what one path's delay changes by must not be known
+/// of shorter times alone than what it is held against.
+const CLOSE: Duration = Duration::from_millis(15);
+const CLOSE_OF_ONE: Duration = Duration::from_millis(60);
+/// Nor do changes of one path's delay count between samples closer than this, and samples of two paths that are closer count
+/// as so far apart: what both change by meanwhile must not be taken for less than it is.
+const APART: Duration = Duration::from_millis(2);
+/// How often two paths are compared, at most: a comparison is remembered for some seconds then, the time in which a
+/// queue of TCP rises and falls.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Comparisons, and changes of one path's delay or of those of all, before anything is decided.
+const ENOUGH: u16 = 8;
+const ENOUGH_OF_ALL: u16 = 32;
+/// And how many are remembered of each.
+const MEMORY: u16 = 128;
+const CHANGES: u16 = 64;
+/// Delays are far from each other that differ by so many standard deviations of what they change by meanwhile, and by more
+/// than so many µs.
+const USUAL: f32 = 2.0;
+const LEAST_US: f32 = 500.0;
+/// More than this part of all comparisons is far where paths lead through different queues, and so much more by one
+/// comparison. A mean of squares is that of the few times in which a queue drains.
+const FAR: f32 = 0.5;
+const FAR_OF_FEW: f32 = 2.0;
+/// What is taken for that part of paths that were not compared yet.
+const UNKNOWN: f32 = 0.25;
+/// How long that is believed that was shown, and a path stands for a queue of which nothing is heard.
+const BELIEVED_FOR: Duration = Duration::from_secs(60);
+
+/// Delay of a datagram on its way there, by the difference of two clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct DelaySample {
+    /// When it was sent.
+    pub sent_at: Time,
+    /// Microseconds from any reference.
+    pub delay_us: i32,
+}
+
+/// By how much a path's delay changes.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    /// The sample that the next one is held against.
+    since: DelaySample,
+    mean: MeanChange,
+}
+
+/// Mean square of changes, in µs² for each µs between two samples.
+#[derive(Clone, Copy, Debug, Default)]
+struct MeanChange {
+    /// Changes that it is of.
+    count: u16,
+    value: f32,
+}
+
+/// A path's delays beside those of another.
+#[derive(Clone, Copy, Debug, Default)]
+struct Comparison {
+    /// The other, 0 if there is none.
+    with: u16,
+    /// Comparisons that the means are of.
+    count: u16,
+    /// The mean difference in µs, and the part of comparisons that were far from it.
+    difference: f32,
+    far: f32,
+    at: Time,
+    /// Until when they are believed to go through different queues.
+    apart_until: Time,
+}
+
+/// Delays of a path, and beside those of paths that stand for queues.
+#[derive(Clone, Copy, Debug)]
+struct PathDelays {
+    path: u16,
+    latest: DelaySample,
+    heard_at: Time,
+    change: Change,
+    comparisons: [Comparison; MAX_QUEUES],
+}
+
+/// Set of queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueSet(u8);
+
+impl QueueSet {
+    /// Adds a queue.
+    pub fn insert(&mut self, queue: usize) {
+        self.0 |= 1_u8.wrapping_shl(queue as u32);
+    }
+
+    /// Returns the queues; the first, of an empty set, for paths share what is not known better.
+    pub fn iter(self) -> impl Iterator<Item = usize> + Clone {
+        let bits = self.0.max(1);
+        (0..MAX_QUEUES).filter(move |&queue| bits.wrapping_shr(queue as u32) & 1 == 1)
+    }
+}
+
+/// Parts of what is sent that go through each queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QueueShares([f64; MAX_QUEUES]);
+
+impl QueueShares {
+    /// Bytes over which they are taken.
+    const MEMORY: f64 = 500_000.0;
+
+    /// Counts bytes that went through a queue.
+    pub(crate) fn count(&mut self, queue: usize, bytes: u64) {
+        let bytes = bytes as f64;
+        for share in &mut self.0 {
+            *share *= Self::MEMORY / (Self::MEMORY + bytes);
+        }
+        self.0[queue] += bytes / (Self::MEMORY + bytes);
+    }
+
+    fn sum(&self) -> f64 {
+        self.0.iter().sum()
+    }
+
+    /// Returns how many flows of one queue each would be spread as evenly: 1 where all goes through one.
+    pub fn flows(&self) -> f64 {
+        let squares: f64 = self.0.iter().map(|share| share * share).sum();
+        let sum = self.sum();
+        if squares > 0.0 {
+            (sum * sum / squares).clamp(1.0, MAX_QUEUES as f64)
+        } else {
+            1.0
+        }
+    }
+
+    /// Returns the part that goes through these queues, 1 if nothing is known.
+    pub fn of(&self, queues: impl Iterator<Item = usize>) -> f64 {
+        let sum = self.sum();
+        if sum > 0.0 {
+            let these: f64 = queues.map(|queue| self.0[queue]).sum();
+            (these / sum).clamp(0.0, 1.0)
+        } else {
+            1.0
+        }
+    }
+}
+
+/// Queues that a peer's paths lead through, as far as they were told apart.
+#[derive(Clone, Debug, Default)]
+pub struct Queues {
+    /// Paths of which delays are known.
+    paths: Vec<PathDelays>,
+    /// The path that stands for each queue.
+    leaders: [Option<u16>; MAX_QUEUES],
+    /// By how much the delays of all of them change, for who has told too little.
+    change: MeanChange,
+    shares: QueueShares,
+}
+
+impl Queues {
+    /// Takes a sample of the path of this number, and the bytes that are known to have left the network with it. Returns
+    /// the queue that the path counts as going through.
+    pub fn sample(&mut self, now: Time, path: u16, sample: DelaySample, bytes: u64) -> usize {
+        self.forget_leaders(now);
+        let index = self.note(now, path, sample);
+        for queue in 0..MAX_QUEUES {
+            let Some(leader) = self.leader(queue) else {
+                continue;
+            };
+            if leader == index {
+                // The others are held against it.
+                for other in (0..self.paths.len()).filter(|&other| other != leader) {
+                    self.compare(now, queue, other, leader);
+                }
+            } else {
+                self.compare(now, queue, index, leader);
+            }
+        }
+        let queue = self.place(now, index);
+        self.shares.count(queue, bytes);
+        queue
+    }
+
+    /// Returns which parts of what is sent go through each.
+    pub const fn shares(&self) -> QueueShares {
+        self.shares
+    }
+
+    /// Forgets delays: a clock was set.
+    pub fn forget_delays(&mut self) {
+        self.paths.clear();
+        self.change = MeanChange::default();
+        self.leaders = [None; MAX_QUEUES];
+    }
+
+    /// Takes a sample of a path. Returns its index.
+    fn note(&mut self, now: Time, path: u16, sample: DelaySample) -> usize {
+        if let Some(index) = self.paths.iter().position(|it| it.path == path) {
+            let delays = &mut self.paths[index];
+            if let Some(square) = delays.change.note(sample) {
+                self.change.add(square);
+            }
+            (delays.latest, delays.heard_at) = (sample, now);
+            return index;
+        }
+        let new = PathDelays {
+            path,
+            latest: sample,
+            heard_at: now,
+            change: Change::since(sample),
+            comparisons: [Comparison::default(); MAX_QUEUES],
+        };
+        if self.paths.len() < MAX_PATHS {
+            self.paths.push(new);
+            return self.paths.len().saturating_sub(1);
+        }
+        // Paths are replaced by others: one of them is the one that was heard of least lately.
+        let indices = 0..self.paths.len();
+        let oldest = indices.min_by_key(|&index| self.paths[index].heard_at);
+        let oldest = oldest.unwrap_or_default();
+        self.paths[oldest] = new;
+        oldest
+    }
+
+    /// Forgets paths that stand for queues and of which nothing was heard for long.
+    fn forget_leaders(&mut self, now: Time) {
+        for queue in 0..MAX_QUEUES {
+            let heard_at = self.leader(queue).map(|index| self.paths[index].heard_at);
+            if heard_at.is_none_or(|at| now.since(at) > BELIEVED_FOR) {
+                self.leaders[queue] = None;
+            }
+        }
+    }
+
+    fn leader(&self, queue: usize) -> Option<usize> {
+        let leader = self.leaders[queue]?;
+        self.paths.iter().position(|it| it.path == leader)
+    }
+
+    /// Holds the latest sample of a path against that of one that stands for a queue.
+    fn compare(&mut self, now: Time, queue: usize, index: usize, leader: usize) {
+        let leader = self.paths[leader];
+        let all = self.change.known(ENOUGH_OF_ALL);
+        let path = &mut self.paths[index];
+        let samples = (path.latest, leader.latest);
+        let changes = [path.change.mean, leader.change.mean];
+        let [path_change, leader_change] = changes.map(|own| own.known(ENOUGH).or(all));
+        // What each of both changes by, or is delayed by alone, is in their difference once.
+        if let Some((one, other)) = path_change.zip(leader_change) {
+            path.comparisons[queue].add(now, leader.path, samples, (one + other) / 2.0);
+        }
+    }
+
+    /// The queue of a path: the one that it stands for, or of those that it is not known to miss the one whose delays are
+    /// most like its own.
+    fn place(&mut self, now: Time, index: usize) -> usize {
+        let PathDelays {
+            path, comparisons, ..
+        } = self.paths[index];
+        let own = self.leaders.iter().position(|it| *it == Some(path));
+        let mut best: Option<(f32, usize)> = None;
+        for (queue, comparison) in comparisons.iter().enumerate() {
+            let Some(leader) = self.leaders[queue].filter(|it| *it != path) else {
+                continue;
+            };
+            let comparison = Some(comparison).filter(|it| it.with == leader);
+            if comparison.is_none_or(|it| now >= it.apart_until) {
+                let far = comparison.map_or(UNKNOWN, |it| it.far);
+                if best.is_none_or(|(least, _)| far < least) {
+                    best = Some((far, queue));
+                }
+            }
+        }
+        let earlier = best.map(|(_, queue)| queue);
+        match own {
+            // It has turned out to share an earlier one's.
+            Some(own) if earlier.is_some_and(|queue| queue < own) => {
+                self.leaders[own] = None;
+                earlier.unwrap_or(own)
+            }
+            Some(own) => own,
+            None => earlier.unwrap_or_else(|| self.lead(path)),
+        }
+    }
+
+    /// Has a path stand for a queue of its own, if there is one left. Returns it.
+    fn lead(&mut self, path: u16) -> usize {
+        let free = self.leaders.iter().position(Option::is_none);
+        if let Some(free) = free {
+            self.leaders[free] = Some(path);
+        }
+        free.unwrap_or(MAX_QUEUES.saturating_sub(1))
+    }
+}
+
+impl Change {
+    const fn since(sample: DelaySample) -> Self {
+        Self {
+            since: sample,
+            mean: MeanChange {
+                count: 0,
+                value: 0.0,
+            },
+        }
+    }
+
+    /// Takes a sample. Returns the square of a change, in µs² for each µs, if it is one.
+    fn note(&mut self, sample: DelaySample) -> Option<f32> {
+        if sample.sent_at.since(self.since.sent_at) < APART {
+            return None;
+        }
+        let before = core::mem::replace(&mut self.since, sample);
+        let elapsed_us = elapsed_us(before.sent_at, sample.sent_at, CLOSE_OF_ONE)?;
+        let difference = difference_us(sample, before);
+        let square = difference * difference / elapsed_us;
+        self.mean.add(square);
+        Some(square)
+    }
+}
+
+impl MeanChange {
+    fn add(&mut self, square: f32) {
+        self.count = self.count.saturating_add(1).min(CHANGES);
+        self.value += (square - self.value) / f32::from(self.count);
+    }
+
+    /// Returns it if it is of so many changes.
+    fn known(&self, least: u16) -> Option<f32> {
+        (self.count >= least).then_some(self.value)
+    }
+}
+
+impl Comparison {
+    fn add(&mut self, now: Time, with: u16, samples: (DelaySample, DelaySample), change: f32) {
+        if self.with != with {
+            *self = Self {
+                with,
+                ..Self::default()
+            };
+        }
+        let Some(elapsed_us) = elapsed_us(samples.0.sent_at, samples.1.sent_at, CLOSE) else {
+            return;
+        };
+        if now.since(self.at) < PAUSE {
+            return;
+        }
+        self.at = now;
+        self.count = self.count.saturating_add(1).min(MEMORY);
+        let weight = 1.0 / f32::from(self.count);
+        let off = difference_us(samples.0, samples.1) - self.difference;
+        let usual = USUAL * (change * elapsed_us).sqrt();
+        // The first is the mean so far.
+        let is_far = self.count > 1 && off.abs() > usual.max(LEAST_US);
+        self.difference += off * weight;
+        self.far += (f32::from(u8::from(is_far)) - self.far) * weight;
+        if self.count >= ENOUGH && self.far > FAR + FAR_OF_FEW * weight {
+            self.apart_until = now + BELIEVED_FOR;
+        }
+    }
+}
+
+/// How far apart two samples are in µs, if that is at most so much.
+fn elapsed_us(one: Time, other: Time, most: Duration) -> Option<f32> {
+    let elapsed = one.since(other).max(other.since(one));
+    (elapsed <= most).then(|| elapsed.max(APART).as_micros() as f32)
+}
+
+fn difference_us(one: DelaySample, other: DelaySample) -> f32 {
+    (i64::from(one.delay_us).saturating_sub(other.delay_us.into())) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::{collection::vec, prelude::*};
+
+    /// Delay of a queue in µs that grows for a while and is emptied by half then, as TCP's does.
+    fn queue_us(at_us: u64, period_us: u64) -> i32 {
+        (5_000 + at_us % period_us * 10_000 / period_us) as i32
+    }
+
+    /// Noise of up to 0.2 ms, the same in each run.
+    fn noise_us(step: u64) -> i32 {
+        (step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as i32 % 200
+    }
+
+    /// Sends by paths in turn for two seconds, each a millisecond after the one before; `queue` says how long the queue of a
+    /// path is then. Returns the queues that the paths count as going through at the end.
+    fn run(paths: u16, queue: impl Fn(u16, u64) -> i32) -> (Queues, Vec<usize>) {
+        let mut queues = Queues::default();
+        let mut through = vec![0; paths.into()];
+        for step in 0..2_000 {
+            let path = (step % u64::from(paths)) as u16;
+            let at_us = step * 1_000;
+            let sent_at = Time::from_nanos(at_us * 1_000);
+            let delay_us = 1_000 * i32::from(path) + queue(path, at_us) + noise_us(step);
+            let sample = DelaySample { sent_at, delay_us };
+            let now = sent_at + Duration::from_millis(10);
+            through[usize::from(path)] = queues.sample(now, path + 1, sample, 1_400);
+        }
+        (queues, through)
+    }
+
+    #[test]
+    fn paths_through_one_queue_are_never_told_apart() {
+        for paths in [2, 8] {
+            let (queues, through) = run(paths, |_, at_us| queue_us(at_us, 300_000));
+            assert!(through.iter().all(|&queue| queue == 0), "{through:?}");
+            assert!((queues.shares().flows() - 1.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn paths_through_queues_of_their_own_are_told_apart() {
+        let periods_us = [300_000, 410_000, 530_000];
+        let of = |path: u16| usize::from(path) % periods_us.len();
+        let (queues, through) = run(6, |path, at_us| queue_us(at_us, periods_us[of(path)]));
+        for (one, other) in (0..6).flat_map(|one| (0..6).map(move |other| (one, other))) {
+            let is_same = through[usize::from(one)] == through[usize::from(other)];
+            assert_eq!(is_same, of(one) == of(other), "{one} {other} {through:?}");
+        }
+        let flows = queues.shares().flows();
+        assert!((2.5..=3.0).contains(&flows), "{flows}");
+    }
+
+    /// Of a path that stands for a queue the next sample may come soon after another's, and no other soon after its own.
+    #[test]
+    fn paths_are_compared_whichever_sends_first() {
+        let mut queues = Queues::default();
+        let mut through = [0; 2];
+        for step in 0..100 {
+            for (path, late_us, period_us) in [(2, 0, 410_000), (1, 5_000, 300_000)] {
+                let at_us = step * 40_000 + late_us;
+                let sent_at = Time::from_nanos(at_us * 1_000);
+                let delay_us = queue_us(at_us, period_us);
+                let sample = DelaySample { sent_at, delay_us };
+                let queue = queues.sample(sent_at, path, sample, 1_400);
+                through[path as usize - 1] = queue;
+            }
+        }
+        assert_ne!(through[0], through[1]);
+    }
+
+    #[test]
+    fn queue_that_changes_faster_than_samples_follow_tells_nothing() {
+        let (_, through) = run(2, |_, at_us| queue_us(at_us, 7_000));
+        assert_eq!(through, [0, 0]);
+    }
+
+    #[test]
+    fn few_queues_are_told_apart_of_many() {
+        let (queues, through) = run(8, |path, at_us| {
+            queue_us(at_us, 200_000 + 70_000 * u64::from(path))
+        });
+        assert!(
+            through.iter().all(|&queue| queue < MAX_QUEUES),
+            "{through:?}"
+        );
+        assert!(queues.shares().flows() <= MAX_QUEUES as f64);
+    }
+
+    #[test]
+    fn path_that_is_silent_for_long_stands_for_no_queue() {
+        let periods_us = [300_000, 410_000];
+        let (mut queues, through) = run(2, |path, at_us| {
+            queue_us(at_us, periods_us[usize::from(path)])
+        });
+        assert_eq!(through, [0, 1]);
+        let later = Time::from_nanos(2_000_000_000) + BELIEVED_FOR + BELIEVED_FOR;
+        let sample = DelaySample {
+            sent_at: later,
+            delay_us: 0,
+        };
+        assert_eq!(
+            queues.sample(later, 2, sample, 1_400),
+            0,
+            "the first that is heard of"
+        );
+    }
+
+    #[test]
+    fn shares_are_of_the_latest_bytes() {
+        let mut shares = QueueShares::default();
+        assert!(
+            (shares.of([1].into_iter()) - 1.0).abs() < 1e-9,
+            "nothing is known"
+        );
+        for _ in 0..2_000 {
+            shares.count(0, 1_400);
+            shares.count(2, 1_400);
+        }
+        assert!((shares.flows() - 2.0).abs() < 1e-2, "{}", shares.flows());
+        assert!((shares.of([2].into_iter()) - 0.5).abs() < 1e-2);
+        for _ in 0..2_000 {
+            shares.count(1, 1_400);
+        }
+        assert!(shares.flows() < 1.1, "{}", shares.flows());
+    }
+
+    #[test]
+    fn sets_of_queues_are_never_empty() {
+        let mut set = QueueSet::default();
+        assert!(set.iter().eq([0]));
+        set.insert(2);
+        assert!(set.iter().eq([2]));
+        set.insert(0);
+        assert!(set.iter().eq([0, 2]));
+    }
+
+    proptest! {
+        /// Peers report delays, and lie.
+        #[test]
+        fn no_delay_that_a_peer_reports_overflows(
+            samples in vec((1u16..80, any::<u64>(), any::<i32>(), any::<u64>()), 1..300),
+        ) {
+            let mut queues = Queues::default();
+            for (path, at, delay_us, bytes) in samples {
+                let at = Time::from_nanos(at);
+                let sample = DelaySample { sent_at: at, delay_us };
+                let queue = queues.sample(at, path, sample, bytes);
+                prop_assert!(queue < MAX_QUEUES);
+                prop_assert!(queues.paths.len() <= MAX_PATHS);
+                let flows = queues.shares().flows();
+                prop_assert!((1.0..=MAX_QUEUES as f64).contains(&flows));
+            }
+        }
+    }
+}
