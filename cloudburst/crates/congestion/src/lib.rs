@@ -22,6 +22,7 @@ mod pacer;
 mod passing;
 mod path_mtu;
 mod port_rotation;
+mod probe_budget;
 mod queues;
 mod rate_estimator;
 mod repeats;
@@ -49,6 +50,7 @@ pub use self::{
     pacer::Pacer,
     path_mtu::PathMtu,
     port_rotation::{PortRotation, RotationBudget},
+    probe_budget::ProbeBudget,
     queues::{DelaySample, MAX_QUEUES, QueueSet, QueueShares, Queues},
     rate_estimator::{RateEstimator, SentDatagram},
     repeats::Repeats,
@@ -102,9 +104,9 @@ pub struct Acknowledged {
     pub received: u32,
     /// Those that were lost, without those that were only overtaken.
     pub lost: u32,
-    /// Queues that they went through, and those of them where some were lost.
+    /// Queues that they went through.
     pub queues: QueueSet,
-    /// See `queues`.
+    /// Queues that those that were lost went through.
     pub lossy: QueueSet,
     /// Bytes of the first.
     pub resolved_bytes: u64,

@@ -94,12 +94,12 @@ struct PathDelays {
     comparisons: [Comparison; MAX_QUEUES],
 }
 
-/// Set of queues.
+/// Set of queues, of those that are told apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueSet(u8);
 
 impl QueueSet {
-    /// Adds a queue.
+    /// Adds a queue to the set.
     pub fn insert(&mut self, queue: usize) {
         self.0 |= 1_u8.wrapping_shl(queue as u32);
     }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use cloudburst_congestion::{DetectorStep, Phase};
+use cloudburst_congestion::{DetectorStep, Phase, ProbeBudget};
 
 use super::{PathManager, PathPing, path_health};
 use crate::{
@@ -15,23 +15,8 @@ use crate::{
     time::Time,
 };
 
-/// The share of what is sent to a peer that goes to probes of paths of which nothing else is heard, so
-/// that 16 paths are no burden to a slow link.
-const REFRESH_SHARE: f64 = 0.015;
-/// Such a probe, with keys and the headers of IPv6 and UDP.
-const REFRESH_BYTES: f64 = (question_datagram_bytes(Framing::SEALED) + HEADER_BYTES) as f64;
-/// A lower rate is more often that of an outage than of a link, and then probes are what ends it.
-const LEAST_BYTES_PER_S: f64 = 50_000.0;
-/// Longest pause between two of a path: what was heard a second ago is no news.
-const MOST_REFRESH: Duration = Duration::from_secs(1);
-
-/// The share of what is sent to a peer that goes to probes of the path MTU: those of 16 paths at once are
-/// more than the queue of a slow link holds, and probing must not congest (RFC 8899 §3, item 8).
-const MTU_PROBES_SHARE: f64 = 0.05;
-/// Headers of IPv6 and UDP around one.
-const HEADER_BYTES: usize = 48;
-/// Longest pause between two: the rate may be back by then.
-const MOST_MTU_PAUSE: Duration = Duration::from_secs(60);
+/// A probe of a path, with keys.
+const PROBE_BYTES: usize = question_datagram_bytes(Framing::SEALED);
 
 /// How often paths in use are looked after, at most.
 const LEAST_CARE_PAUSE: Duration = Duration::from_millis(5);
@@ -66,17 +51,11 @@ impl PathManager {
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
-        let mtu_probe = self.datagrams.most.saturating_add(HEADER_BYTES) as f64;
-        let pause = Duration::try_from_secs_f64(mtu_probe / (MTU_PROBES_SHARE * bytes_per_s));
-        peer.mtu_probe_pause = pause.map_or(MOST_MTU_PAUSE, |pause| pause.min(MOST_MTU_PAUSE));
-        let probes = peer.paths.live().count() as f64 * REFRESH_BYTES;
-        let pause = Duration::try_from_secs_f64(probes / (REFRESH_SHARE * bytes_per_s));
+        let budget = ProbeBudget::of(bytes_per_s);
+        peer.mtu_probe_pause = budget.mtu_pause(self.datagrams.most);
         let is_heard = peer.paths.iter().any(|path| path.is_heard(now));
-        let pause = if is_heard && bytes_per_s >= LEAST_BYTES_PER_S {
-            pause.map_or(MOST_REFRESH, |pause| pause.min(MOST_REFRESH))
-        } else {
-            Duration::ZERO
-        };
+        let paths = peer.paths.live().count();
+        let pause = budget.refresh_pause(paths, PROBE_BYTES, is_heard);
         for path in peer.paths.iter_mut() {
             path.refresh_after(pause);
         }
