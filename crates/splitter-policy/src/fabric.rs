@@ -192,21 +192,26 @@ impl FabricPass {
     }
 }
 
-/// Counts of one CPU: what was done to ACKs, and why others passed; 112 bytes.
+/// Counts of one CPU: what was done to ACKs, and why others passed; 192 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FabricCounters {
-    done: [u64; FabricStep::ALL.len()],
-    passed: [u64; FabricPass::ALL.len()],
+    done: [u64; STEPS],
+    passed: [u64; REASONS],
 }
+
+/// Powers of two, so that a mask says what the types promise: the kernel's verifier takes no program that
+/// could panic, and a compiler that has lost sight of the types would see to that.
+const STEPS: usize = FabricStep::ALL.len().next_power_of_two();
+const REASONS: usize = FabricPass::ALL.len().next_power_of_two();
 
 impl FabricCounters {
     /// Counts what became of a packet.
     #[inline(always)]
     pub const fn count(&mut self, outcome: Result<FabricStep, FabricPass>) {
         match outcome {
-            Ok(step) => self.done[step as usize] += 1,
-            Err(reason) => self.passed[reason as usize] += 1,
+            Ok(step) => self.done[step as usize & (STEPS - 1)] += 1,
+            Err(reason) => self.passed[reason as usize & (REASONS - 1)] += 1,
         }
     }
 

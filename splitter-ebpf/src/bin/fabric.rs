@@ -189,11 +189,11 @@ fn ack(context: &TcContext) -> Result<Packet<'_>, FabricPass> {
     if bytes > LONGEST_ACK {
         return Err(FabricPass::NotPureAck);
     }
-    let mut frame = Frame::new(context);
-    // Headers may lie in the packet's pages.
-    if frame.available() < bytes as usize && context.pull_data(bytes).is_ok() {
-        frame = Frame::new(context);
+    // Headers may lie in the packet's pages. However it ends, they have moved then.
+    if Frame::new(context).available() < bytes as usize {
+        let _ = context.pull_data(bytes);
     }
+    let frame = Frame::new(context);
     Ok(Packet { frame, context })
 }
 

@@ -51,7 +51,7 @@ plain_data!(
 const _: () = {
     assert!(size_of::<Agreement>() == 16);
     assert!(size_of::<EgressCounts>() == 200);
-    assert!(size_of::<FabricCounters>() == 112);
+    assert!(size_of::<FabricCounters>() == 192);
     assert!(size_of::<FlowKeyV6>() == 40);
     assert!(size_of::<Generation>() == 8);
     assert!(size_of::<PathCounters>() == 768);
