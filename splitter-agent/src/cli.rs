@@ -146,6 +146,13 @@ pub(crate) enum Command {
     /// passed. The completion time is that from the first packet at the first device named to the
     /// last packet at the others.
     Tap(TapArgs),
+    /// Be a leaf or a spine of a fabric, whose leaves learn from ACKs how full the spines' ports are.
+    ///
+    /// By a file of its own [default: /etc/splitter/fabric.toml]. A leaf writes and restores five bits
+    /// of the TTL of pure ACKs, a spine writes into them how full its port is, and hosts see all of
+    /// them as they would without.
+    #[command(subcommand)]
+    Fabric(FabricCommand),
     /// Print a shell's completions.
     #[command(hide = true)]
     Completions(CompletionsArgs),
@@ -222,6 +229,23 @@ pub(crate) enum ConfigCommand {
     Schema,
     /// Print a configuration that shows every key with its explanation and default.
     Example,
+}
+
+/// The role of a leaf or a spine.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(crate) enum FabricCommand {
+    /// Put the role in place, keep it so and serve metrics until asked to stop, then take it back.
+    Run,
+    /// Put the role in place for good, and return. A second time changes nothing.
+    Up,
+    /// Take back what `up` or `run` put in place, also after a crash.
+    Down,
+    /// Show what `up` would change, and change nothing.
+    Plan,
+    /// Show what is attached, what was done to ACKs, and what spines report.
+    Status,
+    /// Tell whether the configuration file is right, without touching the system.
+    Check,
 }
 
 /// Arguments of `reload`.

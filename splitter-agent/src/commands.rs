@@ -24,6 +24,7 @@ pub(crate) mod doctor;
 mod drawn;
 mod egress;
 pub(crate) mod explain;
+pub(crate) mod fabric;
 pub(crate) mod flows;
 mod packet_log;
 pub(crate) mod plan;

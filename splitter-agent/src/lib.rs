@@ -3,6 +3,7 @@
 
 pub mod agent;
 pub mod egress_auditor;
+pub mod fabric;
 pub mod metrics;
 pub mod monitor;
 pub mod next_hop_watch;

@@ -63,6 +63,7 @@ async fn dispatch(cli: &Cli, events: Events) -> anyhow::Result<ExitCode> {
             commands::top::run(commands::in_force_or_recover(cli)?.config, args, json).await?;
         }
         Command::Tap(args) => commands::tap::run(args, json).await?,
+        Command::Fabric(command) => return commands::fabric::dispatch(cli, *command).await,
         Command::Doctor => return commands::doctor::run(cli).await,
         Command::Check(args) => return commands::check::run(cli, args),
         Command::Config(command) => commands::config::run(*command)?,

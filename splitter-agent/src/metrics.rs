@@ -5,6 +5,7 @@
 
 mod completion;
 mod egress;
+mod fabric;
 mod families;
 mod health;
 mod process;
@@ -27,6 +28,7 @@ use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::forward::Fallback;
 use splitter_policy::pass_reason::PassReason;
 
+pub use self::fabric::{fabric_names, fabric_registry, fill_fabric_reference};
 use self::families::Families;
 pub use self::families::fill_reference;
 use splitter_control::stats::{ChangeResult, ChangeSource, ControlResult};

@@ -36,7 +36,8 @@ pub async fn compare(mut in_force: watch::Receiver<Arc<Instance>>) -> &'static s
     }
 }
 
-async fn compare_for(length: Duration, mut models: PathModels) {
+/// Compares models that were opened for so long.
+pub async fn compare_for(length: Duration, mut models: PathModels) {
     let until = Instant::now() + length;
     while Instant::now() < until {
         // In a thread of its own: the kernel may make it wait for others who change devices.

@@ -23,8 +23,8 @@ use splitter_policy::paths::{
 };
 
 use crate::clock;
-use crate::models::KernelWord;
 use crate::pipeline::settings;
+use crate::word::KernelWord;
 
 /// The number of the balancer. The verifier knows it, and leaves out the others.
 #[unsafe(no_mangle)]

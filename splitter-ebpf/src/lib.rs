@@ -22,6 +22,7 @@ pub mod reverse;
 pub mod sites;
 pub mod table;
 pub mod verdict_log;
+pub mod word;
 
 #[cfg(target_arch = "bpf")]
 #[panic_handler]

@@ -3,23 +3,21 @@
 //! Decisions for shared tunnels are functions of their own for the verifier, as
 //! [`crate::pipeline`] has them.
 
-use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 use core::mem::MaybeUninit;
 
 use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::macros::btf_map;
 use splitter_policy::config::PolicyConfig;
-use splitter_policy::cpu_queues::SharedWord;
 use splitter_policy::dedicated::{DedicatedQueues, OwnShare, SharedModels};
 use splitter_policy::egress::Egress;
 use splitter_policy::flow::{FlowEntry, TunnelRole};
 use splitter_policy::flow_packet::FlowPacket;
 use splitter_policy::models::QueueModels;
 use splitter_policy::share::{CountedPacket, Cpu, OwnQueues, SharedEgress, SharedQueues, Stage};
-use splitter_policy::table::Word;
 
 use crate::pipeline::{entry, settings};
 use crate::queues::KernelBacklog;
+use crate::word::KernelWord;
 
 #[btf_map]
 static TUNNELS: Array<SharedModels<KernelWord>, 1> = Array::new();
@@ -27,35 +25,6 @@ static TUNNELS: Array<SharedModels<KernelWord>, 1> = Array::new();
 /// What each CPU has of them for itself.
 #[btf_map]
 static OWN_SHARE: PerCpuArray<OwnShare, 1> = PerCpuArray::new();
-
-/// A number of a map that all CPUs share.
-#[repr(transparent)]
-pub struct KernelWord(Word);
-
-const RELAXED: AtomicOrdering = AtomicOrdering::Relaxed;
-
-impl SharedWord for KernelWord {
-    #[inline(always)]
-    fn get(&self) -> u64 {
-        self.0.get()
-    }
-
-    #[inline(always)]
-    fn exchange(&self, old: u64, new: u64) -> bool {
-        // SAFETY: the word is valid and aligned, and is only ever accessed by
-        // atomic operations.
-        unsafe { atomic_cxchg::<u64, RELAXED, RELAXED>(self.0.as_ptr(), old, new).1 }
-    }
-
-    #[inline(always)]
-    fn add(&self, amount: u64) -> u64 {
-        /// The compiler makes of a relaxed one an addition that does not fetch, and takes what was
-        /// added for what was there.
-        const FETCHING: AtomicOrdering = AtomicOrdering::SeqCst;
-        // SAFETY: as above.
-        unsafe { atomic_xadd::<u64, u64, FETCHING>(self.0.as_ptr(), amount) }
-    }
-}
 
 #[btf_map]
 static SHARED: Array<SharedQueues<KernelWord>, 1> = Array::new();

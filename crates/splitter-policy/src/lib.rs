@@ -36,6 +36,7 @@
 //! | [`dedicated`] | hand-over between tunnels of one class each |
 //! | [`share`] | strict priority on tunnels that carry both classes |
 //! | [`paths`] | the tunnels of a site as one list of paths |
+//! | [`fabric`] | leaves and spines: the far backlog in the TTL of ACKs |
 //! | [`queue_search`] | how the real queues are found |
 //! | [`models`] | the virtual queues of both, as a host keeps them |
 //! | [`classify`](mod@classify) | short or long, and the verdict on a packet |
@@ -60,6 +61,7 @@ pub mod dedicated;
 pub mod dscp;
 pub mod egress;
 pub mod egress_counts;
+pub mod fabric;
 pub mod flow;
 pub mod flow_packet;
 pub mod forward;

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use splitter_policy::config::PolicyConfig;
-use support::checks;
 use support::shapes::simple_shapes_with;
+use support::{checks, fabric};
 
 /// Settings that between them take each way through the policy; see `checks`.
 const CHOICES: [u8; 8] = [0x00, 0x10, 0x52, 0x35, 0x98, 0xc1, 0x4e, 0x90];
@@ -31,6 +31,7 @@ fn the_corpus_for_the_parser_holds_what_must_hold() {
     for (name, input) in corpus("parser") {
         println!("parser/{name}");
         checks::parser(&input);
+        fabric::check(&input);
     }
 }
 
@@ -73,6 +74,7 @@ fn seeds() -> [(&'static str, BTreeMap<String, Vec<u8>>); 2] {
         .zip(choices)
         .map(|((name, frame), choices)| (name.clone(), [&[choices], &frame[..]].concat()))
         .collect();
+    let parser = parser.into_iter().chain(fabric::seeds()).collect();
     [("split", split), ("parser", parser)]
 }
 

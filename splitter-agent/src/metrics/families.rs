@@ -45,6 +45,7 @@ macro_rules! families {
         }
     };
 }
+pub(super) use families;
 
 families! {
     "traffic" {

@@ -27,6 +27,8 @@ mod demo;
 mod egress_counts;
 mod emergency;
 mod explain;
+mod fabric;
+mod fabric_programs;
 mod faults;
 mod follow;
 mod follow_frr;

@@ -9,7 +9,7 @@ use aya::{Ebpf, EbpfLoader};
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Root;
 use splitter_config::PacketLog;
-use splitter_datapath::Object;
+use splitter_datapath::{Object, fabric_object};
 use splitter_policy::paths::BalancerNumber;
 
 /// A fifth of what the kernel allows (`BPF_COMPLEXITY_LIMIT_INSNS`), on a kernel of 6.12 or later.
@@ -41,6 +41,16 @@ fn the_verifier_has_little_to_do() {
             let program = ebpf.program_mut(BALANCED).expect("is in the object");
             has_little_to_do(level, &format!("{BALANCED}, {balancer:?}"), program);
         }
+    }
+}
+
+#[test]
+fn the_verifier_has_little_to_do_for_a_leaf_and_a_spine() {
+    require!(Root);
+    let object = fabric_object().expect("is embedded");
+    let mut ebpf = EbpfLoader::new().load(&object).expect("the object loads");
+    for (name, program) in ebpf.programs_mut() {
+        has_little_to_do(PacketLog::Off, name, program);
     }
 }
 

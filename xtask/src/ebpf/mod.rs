@@ -285,6 +285,12 @@ const OBJECTS: &[Object] = &[
         committed: "splitter-agent/crates/datapath/bpf/locate.o",
     },
     Object {
+        program: "fabric",
+        profile: "release",
+        feature: None,
+        committed: "splitter-agent/crates/datapath/bpf/fabric.o",
+    },
+    Object {
         program: "yardstick",
         profile: "release",
         feature: None,

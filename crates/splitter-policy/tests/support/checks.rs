@@ -209,7 +209,7 @@ fn opens(frame: &[u8]) -> bool {
 }
 
 /// Which bits differ, byte by byte.
-fn changed_bits(before: &[u8], after: &[u8]) -> Vec<(usize, u8)> {
+pub(crate) fn changed_bits(before: &[u8], after: &[u8]) -> Vec<(usize, u8)> {
     assert_eq!(before.len(), after.len());
     let differences = before
         .iter()
@@ -241,7 +241,7 @@ fn dscp(frame: &[u8]) -> Option<Dscp> {
 }
 
 /// Whether the frame holds an IPv4 header whose words add up (RFC 791).
-fn checksum_is_right(frame: &[u8], at: usize) -> bool {
+pub(crate) fn checksum_is_right(frame: &[u8], at: usize) -> bool {
     let header_bytes = usize::from(frame[at] & 0x0f) * 4;
     let Some(header) = frame.get(at..at + header_bytes) else {
         return false;

@@ -17,6 +17,7 @@ mod declare;
 mod diagnostic;
 mod difference;
 mod example;
+mod fabric_config;
 mod file;
 mod key;
 mod kind;
@@ -35,6 +36,7 @@ pub use config::{Config, TunnelPolicy};
 pub use diagnostic::{ConfigError, Diagnostic, Paint, drawn};
 pub use difference::{KeyChange, difference, frozen};
 pub use example::example;
+pub use fabric_config::{FABRIC_PATH, FabricConfig, FabricMetrics};
 pub use file::ConfigFile;
 pub use key::{Change, DefaultValue, Key};
 pub use location::Location;
@@ -42,9 +44,10 @@ pub use overrides::{Overrides, SetError};
 pub use replacement::{ReplaceError, Replacement};
 pub use schema::schema;
 pub use sections::{
-    Advise, Attach, AttachMode, Balance, CloudburstQueue, DscpMatch, Flows, Gateways, Handover,
-    Health, Log, LongQueue, MAX_SITES, MAX_TUNNELS, Marks, Metrics, Otlp, PacketLog, Protocol,
-    Routes, Share, Site, SiteHealth, Steering, SteeringMode, Tunnel, Tunnels,
+    Advise, Attach, AttachMode, Balance, CloudburstQueue, DscpMatch, Fabric, FabricLeaf,
+    FabricPort, FabricRole, Flows, Gateways, Handover, Health, Log, LongQueue, MAX_SITES,
+    MAX_TUNNELS, Marks, Metrics, Otlp, PacketLog, Protocol, Routes, Share, Site, SiteHealth,
+    Steering, SteeringMode, Tunnel, Tunnels,
 };
 pub use values::{
     CollectorUrl, Dscp, InstanceName, InvalidValue, NumaNode, RulePriority, SiteName, TableId,

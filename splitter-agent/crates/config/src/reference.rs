@@ -2,8 +2,8 @@
 
 use crate::declare::Section as _;
 use crate::key::{Change, DefaultValue, Key};
-use crate::sections::{Site, Tunnel, Tunnels};
-use crate::{Config, sections_with_keys};
+use crate::sections::{FabricLeaf, FabricPort, Site, Tunnel, Tunnels};
+use crate::{Config, FabricConfig, sections_with_keys};
 
 const END: &str = "<!-- end -->";
 
@@ -11,7 +11,9 @@ const END: &str = "<!-- end -->";
 ///
 /// A table stands between `<!-- keys: NAME -->` and `<!-- end -->`. `NAME` is a section, `top` for
 /// the keys above all, `class` for those of either class, `tunnel` for those of a tunnel in a
-/// list, `site` for those of a site, or `restart` for all keys that need another start.
+/// list, `site` for those of a site, or `restart` for all keys that need another start. The tables of the
+/// file of a leaf or a spine are `fabric-file`, `fabric`, `fabric-port`, `fabric-leaf` and
+/// `fabric-metrics`.
 ///
 /// # Errors
 /// In words, when a marker names no section or has no end.
@@ -53,12 +55,24 @@ fn table(name: &str) -> Option<String> {
         "class" => Some(rows_of_either_class()),
         "site" => Some(rows(&Site::keys())),
         "restart" => Some(restarts()),
+        "fabric-file" => Some(rows(&FabricConfig::keys(""))),
+        "fabric" => fabric_section("fabric"),
+        "fabric-port" => Some(rows(&FabricPort::keys(""))),
+        "fabric-leaf" => Some(rows(&FabricLeaf::keys(""))),
+        "fabric-metrics" => fabric_section("metrics"),
         _ => section(name),
     }
 }
 
 fn section(name: &str) -> Option<String> {
     let mut sections = sections_with_keys().into_iter();
+    let section = sections.find(|section| section.name == name)?;
+    Some(rows(&section.keys))
+}
+
+/// The keys of a section of the file of a leaf or a spine.
+fn fabric_section(name: &str) -> Option<String> {
+    let mut sections = FabricConfig::sections().into_iter();
     let section = sections.find(|section| section.name == name)?;
     Some(rows(&section.keys))
 }

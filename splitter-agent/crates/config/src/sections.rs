@@ -3,6 +3,7 @@
 mod advise;
 mod attach;
 mod balance;
+mod fabric;
 mod flows;
 mod handover;
 mod health;
@@ -22,6 +23,8 @@ pub use advise::Advise;
 pub use attach::{Attach, AttachMode};
 pub use balance::Balance;
 pub(crate) use balance::{listed as listed_tunnels, read_listed};
+pub use fabric::{Fabric, FabricLeaf, FabricPort, FabricRole};
+pub(crate) use fabric::{read_lists as read_fabric_lists, role_is_possible};
 pub use flows::{Flows, Protocol};
 pub use handover::Handover;
 pub use health::Health;

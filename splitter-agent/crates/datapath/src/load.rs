@@ -287,7 +287,7 @@ fn map_mut<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Map, Ke
         .ok_or(KernelError::Missing { kind: "map", name })
 }
 
-fn load_error(program: &'static str) -> impl Fn(ProgramError) -> KernelError {
+pub(super) fn load_error(program: &'static str) -> impl Fn(ProgramError) -> KernelError {
     move |error| match error {
         error if program_errno(&error) == Some(libc::EPERM) => KernelError::NotPermitted {
             action: "load a BPF program",

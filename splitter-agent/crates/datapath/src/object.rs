@@ -14,7 +14,7 @@ pub const PROGRAM: &str = program_name(SteeringMode::Dscp);
 
 /// A directory whose objects take the place of the embedded ones; how a freshly
 /// built object is tested before it is committed.
-const OVERRIDE_VARIABLE: &str = "SPLITTER_EBPF_OBJECT_DIR";
+pub(super) const OVERRIDE_VARIABLE: &str = "SPLITTER_EBPF_OBJECT_DIR";
 
 /// One build of the kernel programs.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,6 +50,12 @@ unsafe impl Sync for PathQueues {}
 const LENGTH: usize = size_of::<TunnelQueues<MappedWord>>();
 
 impl PathQueues {
+    /// Maps those of a map that is pinned, by its name.
+    pub(super) fn open(path: &Path, name: &'static str) -> Result<Self, KernelError> {
+        let map = MapData::from_pin(path).map_err(|source| KernelError::Map { name, source })?;
+        Self::map(map.fd()).map_err(|source| KernelError::Mapping { source })
+    }
+
     fn map(map: impl AsFd) -> io::Result<Self> {
         let length = const { NonZeroUsize::new(LENGTH).unwrap() };
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
@@ -84,13 +91,6 @@ impl Dataplane {
         if !path.exists() {
             return Ok(None);
         }
-        let map = MapData::from_pin(path).map_err(|source| KernelError::Map {
-            name: PATH_QUEUES,
-            source,
-        })?;
-        let mapped = PathQueues::map(map.fd());
-        mapped
-            .map(Some)
-            .map_err(|source| KernelError::Mapping { source })
+        PathQueues::open(&path, PATH_QUEUES).map(Some)
     }
 }

@@ -1,8 +1,10 @@
 //! Tells aya that the shapes of `splitter-policy` are plain data.
 
+use flow_balance::RemoteBacklogs;
 use splitter_policy::clock::ClockReading;
 use splitter_policy::counters::Counters;
 use splitter_policy::egress_counts::EgressCounts;
+use splitter_policy::fabric::{Agreement, FabricCounters};
 use splitter_policy::flow::{FlowKeyV6, TapEntry};
 use splitter_policy::forward::Mac;
 use splitter_policy::next_hop::Generation;
@@ -26,15 +28,18 @@ macro_rules! plain_data {
 }
 
 plain_data!(
+    Agreement,
     ClockReading,
     Counters,
     EgressCounts,
+    FabricCounters,
     FlowKeyV6,
     Generation,
     Mac,
     PathCounters,
     PrefixLengths,
     QueueSearch,
+    RemoteBacklogs,
     ReverseEntry,
     Settings,
     ShortQueues,
@@ -44,12 +49,15 @@ plain_data!(
 
 /// Sizes that the kernel programs were compiled with; padding would show here.
 const _: () = {
+    assert!(size_of::<Agreement>() == 16);
     assert!(size_of::<EgressCounts>() == 200);
+    assert!(size_of::<FabricCounters>() == 192);
     assert!(size_of::<FlowKeyV6>() == 40);
     assert!(size_of::<Generation>() == 8);
     assert!(size_of::<PathCounters>() == 768);
     assert!(size_of::<PrefixLengths>() == 33_280);
     assert!(size_of::<QueueSearch>() == 32);
+    assert!(size_of::<RemoteBacklogs>() == 256);
     assert!(size_of::<ReverseEntry>() == 32);
     assert!(size_of::<ShortQueues>() == 24);
     assert!(size_of::<SitePaths>() == 688);

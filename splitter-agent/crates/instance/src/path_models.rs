@@ -44,16 +44,22 @@ impl Instance {
         let device = |it| Some(interfaces.named(it).ok()?.index);
         let tunnels = self.config.tunnels();
         let devices: Vec<_> = tunnels.map(|(_, it)| device(&it.device)).collect();
-        Ok(Some(PathModels {
-            queues,
-            site,
-            comparisons: vec![Comparison::default(); devices.len()],
-            devices,
-        }))
+        Ok(Some(PathModels::new(queues, site, devices)))
     }
 }
 
 impl PathModels {
+    /// The models of tunnels, or of other paths, of those devices: none where there is none.
+    #[must_use]
+    pub fn new(queues: PathQueues, site: SitePaths, devices: Vec<Option<u32>>) -> Self {
+        Self {
+            queues,
+            site,
+            comparisons: vec![Comparison::default(); devices.len()],
+            devices,
+        }
+    }
+
     /// Looks at each queue, and mends the models that looks have shown to be wrong. Returns true if something
     /// waits somewhere.
     ///

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use splitter_config::{Config, example, reference};
+use splitter_config::{Config, FabricConfig, FabricRole, example, reference};
 
 const COMMAND: &str = "UPDATE=1 cargo test -p splitter-config --test it documents";
 
@@ -38,6 +38,30 @@ fn reference_page_is_what_the_keys_declare() {
     is_up_to_date("../../../docs/src/reference/configuration.md", |page| {
         reference::fill(page).expect("the markers name sections")
     });
+}
+
+#[test]
+fn page_of_a_fabric_is_what_the_keys_declare() {
+    is_up_to_date("../../../docs/src/reference/fabric.md", |page| {
+        reference::fill(page).expect("the markers name sections")
+    });
+}
+
+/// The files that the page shows are right.
+#[test]
+fn files_of_a_leaf_and_of_a_spine_are_right() {
+    let page = include_str!("../../../../../docs/src/how-to/fabric.md");
+    let shown = page.split("```toml").skip(1);
+    let shown = shown.filter_map(|rest| Some(rest.split_once("```")?.0));
+    let roles: Vec<_> = shown
+        .map(|text| {
+            FabricConfig::parse(text, "fabric.toml")
+                .expect(text)
+                .fabric
+                .role
+        })
+        .collect();
+    assert_eq!(roles, [FabricRole::Leaf, FabricRole::Spine]);
 }
 
 #[test]

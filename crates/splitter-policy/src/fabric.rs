@@ -1,0 +1,450 @@
+//! Leaves and spines of a fabric: the backlog of a far port in the TTL of ACKs (TR, "TNL calculation").
+//!
+//! Data goes from a leaf over a spine to another leaf, and of its three queues the last one is the spine's
+//! port towards the far leaf. ACKs come back over spines of their own. A spine writes how full its port
+//! towards the leaf is that an ACK comes from; so the near leaf learns, by the uplink the ACK comes in by,
+//! what packets that leave by this uplink will wait for.
+//!
+//! The [TTL field](flow_balance::ttl) says neither whether somebody wrote it nor what it was. So both are
+//! agreed on: a leaf writes only ACKs of hosts at its own ports that start with a TTL of
+//! [64](Initial::COMMON) and with no DSCP, and gives those the DSCP of the fabric, with a level of 0:
+//! "nobody has reported". A spine writes only what has that DSCP, and the leaf in front of the hosts
+//! restores that alone. A spine without this program decrements the hops left, as every router does.
+//! Everything else passes as it came, under a [reason](FabricPass).
+//!
+//! Hosts cannot use the fabric's DSCP for pure ACKs: the first leaf takes it off, or the last one would
+//! take it for a leaf's.
+
+use flow_balance::ttl::{Initial, Level};
+
+use crate::buffer::BufferMut;
+use crate::dscp::{Dscp, updated_checksum};
+use crate::flow::FlowKey;
+use crate::packet::{Addresses, ETHERNET_BYTES, TcpFlags, parse_plain_v4, parse_plain_v6};
+use crate::sites::SiteKey;
+
+#[cfg(test)]
+mod tests;
+
+/// The most leaves of a fabric; each has a table of what the spines report of it.
+pub const MAX_LEAVES: usize = 16;
+
+/// The agreement between all leaves and spines of a fabric; 16 bytes. All zeros: nothing is written.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreement {
+    step_ns: u64,
+    dscp: Dscp,
+    hops: u8,
+    reserved: [u8; 6],
+}
+
+impl Agreement {
+    /// Routers between two hosts at least: two leaves. So there is something for a spine to be between.
+    pub const LEAST_HOPS: u8 = 3;
+    /// Routers between two hosts at most: the seventh hop could bring a field to 0.
+    pub const MOST_HOPS: u8 = 6;
+
+    /// The reports there are: levels from 1 on, for 0 says that nobody has reported.
+    const REPORTS: u64 = Level::COUNT as u64 - 1;
+
+    /// An agreement on the mark of ACKs that are written, on how many routers are between two hosts, both
+    /// leaves counted, and on the backlog that the highest level stands for. `None` for what cannot be
+    /// told: no mark, or hops outside of the bounds.
+    #[must_use]
+    pub const fn new(dscp: Dscp, hops: u8, queue_ns: u64) -> Option<Self> {
+        let is_possible = hops >= Self::LEAST_HOPS && hops <= Self::MOST_HOPS;
+        if !is_possible || dscp.value() == 0 {
+            return None;
+        }
+        let step_ns = queue_ns / Self::REPORTS;
+        Some(Self {
+            step_ns: if step_ns == 0 { 1 } else { step_ns },
+            dscp,
+            hops,
+            reserved: [0; 6],
+        })
+    }
+
+    /// The level that reports a backlog, rounded down.
+    #[inline(always)]
+    const fn report(&self, backlog_ns: u64) -> u8 {
+        // Never 0 where the agreement was made; a kernel's verifier does not know.
+        let steps = backlog_ns / if self.step_ns == 0 { 1 } else { self.step_ns };
+        let highest = Self::REPORTS - 1;
+        1 + if steps < highest { steps } else { highest } as u8
+    }
+
+    /// The least backlog that a level reports; `None` where nobody has.
+    #[inline(always)]
+    const fn reported_ns(&self, level: Level) -> Option<u64> {
+        match level.number() {
+            0 => None,
+            number => Some((number as u64 - 1) * self.step_ns),
+        }
+    }
+
+    /// Tells if a field was written by a leaf of the fabric, as far as its routers so far tell: `after` are
+    /// those that have to come yet.
+    #[inline(always)]
+    const fn is_near(&self, field: u8, after: u8) -> bool {
+        let so_far = HOPS_LEFT - (field & HOPS_LEFT);
+        so_far >= 1 && so_far + after <= self.hops
+    }
+}
+
+/// The bits of a field that count the hops left.
+const HOPS_LEFT: u8 = u8::MAX / Level::COUNT;
+const _: () = assert!(HOPS_LEFT == 7);
+
+/// A step that was done to an ACK; each is a counter of that name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FabricStep {
+    /// A leaf has put hops and mark into an ACK that leaves it.
+    Written,
+    /// A leaf has taken the fabric's mark off a host's ACK.
+    Cleared,
+    /// A spine has written how full its port is.
+    Reported,
+    /// A leaf has restored an ACK, and read what a spine reported.
+    Read,
+    /// A leaf has restored an ACK on which nobody had reported.
+    Restored,
+}
+
+impl FabricStep {
+    /// All steps, in the order of their counters.
+    pub const ALL: [Self; 5] = [
+        Self::Written,
+        Self::Cleared,
+        Self::Reported,
+        Self::Read,
+        Self::Restored,
+    ];
+
+    /// The name that metrics and tables show.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Written => "written",
+            Self::Cleared => "cleared",
+            Self::Reported => "reported",
+            Self::Read => "read",
+            Self::Restored => "restored",
+        }
+    }
+}
+
+/// The reason why a packet passes a fabric's program as it is; each is a counter of that name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FabricPass {
+    /// All but an unfragmented TCP segment without payload, IP options and flags other than ACK and those
+    /// of ECN.
+    NotPureAck,
+    /// It does not go to a leaf that is known, or does not come from one.
+    UnknownLeaf,
+    /// It did not start with a TTL of 64 at a host next to the leaf.
+    InitialTtl,
+    /// Its host has given it a DSCP, which could not be restored.
+    OwnDscp,
+    /// No leaf has written it.
+    NotWritten,
+    /// It has the mark, and has come by more routers, or by fewer, than were agreed on.
+    Hops,
+    /// Another spine has reported already.
+    AlreadyReported,
+    /// The device is none of the configuration.
+    UnknownPort,
+    /// The kernel did not let it be written.
+    Unwritable,
+}
+
+impl FabricPass {
+    /// All reasons, in the order of their counters.
+    pub const ALL: [Self; 9] = [
+        Self::NotPureAck,
+        Self::UnknownLeaf,
+        Self::InitialTtl,
+        Self::OwnDscp,
+        Self::NotWritten,
+        Self::Hops,
+        Self::AlreadyReported,
+        Self::UnknownPort,
+        Self::Unwritable,
+    ];
+
+    /// The name that metrics and tables show.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotPureAck => "not_pure_ack",
+            Self::UnknownLeaf => "unknown_leaf",
+            Self::InitialTtl => "initial_ttl",
+            Self::OwnDscp => "own_dscp",
+            Self::NotWritten => "not_written",
+            Self::Hops => "hops",
+            Self::AlreadyReported => "already_reported",
+            Self::UnknownPort => "unknown_port",
+            Self::Unwritable => "unwritable",
+        }
+    }
+}
+
+/// Counts of one CPU: what was done to ACKs, and why others passed; 192 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FabricCounters {
+    done: [u64; STEPS],
+    passed: [u64; REASONS],
+}
+
+/// Powers of two, so that a mask says what the types promise: the kernel's verifier takes no program that
+/// could panic, and a compiler that has lost sight of the types would see to that.
+const STEPS: usize = FabricStep::ALL.len().next_power_of_two();
+const REASONS: usize = FabricPass::ALL.len().next_power_of_two();
+
+impl FabricCounters {
+    /// Counts what became of a packet.
+    #[inline(always)]
+    pub const fn count(&mut self, outcome: Result<FabricStep, FabricPass>) {
+        match outcome {
+            Ok(step) => self.done[step as usize & (STEPS - 1)] += 1,
+            Err(reason) => self.passed[reason as usize & (REASONS - 1)] += 1,
+        }
+    }
+
+    /// How often a step was done.
+    #[must_use]
+    pub const fn done(&self, step: FabricStep) -> u64 {
+        self.done[step as usize]
+    }
+
+    /// How many packets passed for a reason.
+    #[must_use]
+    pub const fn passed(&self, reason: FabricPass) -> u64 {
+        self.passed[reason as usize]
+    }
+
+    /// Adds the counts of another CPU.
+    pub fn add(&mut self, other: &Self) {
+        let sums = self.done.iter_mut().chain(&mut self.passed);
+        for (sum, count) in sums.zip(other.done.iter().chain(&other.passed)) {
+            *sum += *count;
+        }
+    }
+}
+
+/// Writes an ACK that leaves a leaf by an uplink; `leaf_at` finds the leaf that an address lies at.
+///
+/// # Errors
+/// The reason why the packet stays as it is.
+#[inline(always)]
+pub fn leave_leaf<B: BufferMut + ?Sized>(
+    frame: &mut B,
+    agreement: &Agreement,
+    leaf_at: impl FnOnce(&SiteKey) -> Option<u32>,
+) -> Result<FabricStep, FabricPass> {
+    let ack = Ack::read(frame)?;
+    if agreement.hops < Agreement::LEAST_HOPS {
+        return Err(FabricPass::Hops);
+    }
+    if ack.dscp == agreement.dscp {
+        ack.rewrite(frame, ack.ttl, Dscp::NONE)?;
+        return Ok(FabricStep::Cleared);
+    }
+    if leaf_at(&ack.destination()).is_none() {
+        return Err(FabricPass::UnknownLeaf);
+    }
+    if ack.dscp != Dscp::NONE {
+        return Err(FabricPass::OwnDscp);
+    }
+    // This leaf is the first router, and has decremented it.
+    if ack.ttl != Initial::COMMON.0 - 1 {
+        return Err(FabricPass::InitialTtl);
+    }
+    let field = Initial::COMMON.encode(ack.ttl, NOBODY);
+    let field = field.ok_or(FabricPass::InitialTtl)?;
+    ack.rewrite(frame, field, agreement.dscp)?;
+    Ok(FabricStep::Written)
+}
+
+/// Reports in an ACK that comes in at a spine how full the port is that it comes in by, in the other
+/// direction; `backlog_ns` knows that.
+///
+/// # Errors
+/// The reason why the packet stays as it is.
+#[inline(always)]
+pub fn pass_spine<B: BufferMut + ?Sized>(
+    frame: &mut B,
+    agreement: &Agreement,
+    backlog_ns: impl FnOnce() -> Option<u64>,
+) -> Result<FabricStep, FabricPass> {
+    let ack = Ack::read(frame)?;
+    if agreement.hops == 0 || ack.dscp != agreement.dscp {
+        return Err(FabricPass::NotWritten);
+    }
+    // This spine and the last leaf.
+    if !agreement.is_near(ack.ttl, 2) {
+        return Err(FabricPass::Hops);
+    }
+    let hops_left = ack.ttl & HOPS_LEFT;
+    if ack.ttl != hops_left {
+        return Err(FabricPass::AlreadyReported);
+    }
+    let backlog_ns = backlog_ns().ok_or(FabricPass::UnknownPort)?;
+    let field = agreement.report(backlog_ns) << HOPS_LEFT.count_ones() | hops_left;
+    ack.rewrite(frame, field, ack.dscp)?;
+    Ok(FabricStep::Reported)
+}
+
+/// A report on the port of a spine towards a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The leaf that the port leads to, by its number.
+    pub leaf: u32,
+    /// The least backlog that the port had.
+    pub backlog_ns: u64,
+}
+
+/// Restores an ACK that comes in at a leaf by an uplink. Returns what a spine has reported in it; `leaf_at`
+/// finds the leaf that an address lies at.
+///
+/// # Errors
+/// The reason why the packet stays as it is.
+#[inline(always)]
+pub fn enter_leaf<B: BufferMut + ?Sized>(
+    frame: &mut B,
+    agreement: &Agreement,
+    leaf_at: impl FnOnce(&SiteKey) -> Option<u32>,
+) -> Result<Option<Report>, FabricPass> {
+    let ack = Ack::read(frame)?;
+    if agreement.hops == 0 || ack.dscp != agreement.dscp {
+        return Err(FabricPass::NotWritten);
+    }
+    // This leaf.
+    if !agreement.is_near(ack.ttl, 1) {
+        return Err(FabricPass::Hops);
+    }
+    let leaf = leaf_at(&ack.source()).ok_or(FabricPass::UnknownLeaf)?;
+    let (level, ttl) = Initial::COMMON.decode(ack.ttl);
+    ack.rewrite(frame, ttl.ok_or(FabricPass::Hops)?, Dscp::NONE)?;
+    Ok(agreement
+        .reported_ns(level)
+        .map(|backlog_ns| Report { leaf, backlog_ns }))
+}
+
+/// The level of an ACK that no spine has met.
+const NOBODY: Level = match Level::new(0) {
+    Some(level) => level,
+    None => panic!("there is a lowest level"),
+};
+
+/// A pure ACK without VLAN tags, IP options or extension headers.
+struct Ack {
+    key: FlowKey,
+    back: FlowKey,
+    is_v6: bool,
+    ttl: u8,
+    dscp: Dscp,
+}
+
+/// From the beginning of the header to its checksum; of IPv6 to the hop limit and four bytes on.
+const HEAD_BYTES: usize = 12;
+const TTL_V4: usize = 8;
+const CHECKSUM: usize = 10;
+const TTL_V6: usize = 7;
+
+impl Ack {
+    #[inline(always)]
+    fn read<B: BufferMut + ?Sized>(frame: &B) -> Result<Self, FabricPass> {
+        const ACK: u8 = 0x10;
+        const ECN: u8 = 0xc0;
+        let (network, header, is_v6) = match parse_plain_v4(frame) {
+            Some((network, header)) => (network, header, false),
+            None => {
+                let (network, header) = parse_plain_v6(frame).ok_or(FabricPass::NotPureAck)?;
+                (network, header, true)
+            }
+        };
+        let TcpFlags(flags) = header.flags;
+        if header.payload_bytes != 0 || flags & !ECN != ACK {
+            return Err(FabricPass::NotPureAck);
+        }
+        let at = ETHERNET_BYTES + if is_v6 { TTL_V6 } else { TTL_V4 };
+        let [ttl] = frame.read(at).ok_or(FabricPass::NotPureAck)?;
+        Ok(Self {
+            key: FlowKey::new(network.addresses, &header),
+            back: FlowKey::new(swapped(network.addresses), &header),
+            is_v6,
+            ttl,
+            dscp: Dscp::of_traffic_class(network.traffic_class),
+        })
+    }
+
+    #[inline(always)]
+    fn destination(&self) -> SiteKey {
+        SiteKey::of_destination(&self.key)
+    }
+
+    #[inline(always)]
+    fn source(&self) -> SiteKey {
+        SiteKey::of_destination(&self.back)
+    }
+
+    /// Writes both at once, so that nobody sees one of them alone.
+    #[inline(always)]
+    fn rewrite<B: BufferMut + ?Sized>(
+        &self,
+        frame: &mut B,
+        ttl: u8,
+        dscp: Dscp,
+    ) -> Result<(), FabricPass> {
+        let head = frame.read::<HEAD_BYTES>(ETHERNET_BYTES);
+        let mut head = head.ok_or(FabricPass::Unwritable)?;
+        if self.is_v6 {
+            let class = dscp.applied_to(head[0] << 4 | head[1] >> 4);
+            head[0] = head[0] & 0xf0 | class >> 4;
+            head[1] = class << 4 | head[1] & 0x0f;
+            head[TTL_V6] = ttl;
+        } else {
+            let before = [word(&head, 0), word(&head, TTL_V4)];
+            head[1] = dscp.applied_to(head[1]);
+            head[TTL_V4] = ttl;
+            // In the host's byte order throughout: the sum does not mind (RFC 1071 §2B).
+            let mut checksum = word(&head, CHECKSUM);
+            checksum = updated_checksum(checksum, before[0], word(&head, 0));
+            checksum = updated_checksum(checksum, before[1], word(&head, TTL_V4));
+            [head[CHECKSUM], head[CHECKSUM + 1]] = checksum.to_ne_bytes();
+        }
+        frame
+            .write(ETHERNET_BYTES, head)
+            .ok_or(FabricPass::Unwritable)
+    }
+}
+
+#[inline(always)]
+const fn word(head: &[u8; HEAD_BYTES], at: usize) -> u16 {
+    u16::from_ne_bytes([head[at], head[at + 1]])
+}
+
+#[inline(always)]
+const fn swapped(addresses: Addresses) -> Addresses {
+    match addresses {
+        Addresses::V4 {
+            source,
+            destination,
+        } => Addresses::V4 {
+            source: destination,
+            destination: source,
+        },
+        Addresses::V6 {
+            source,
+            destination,
+        } => Addresses::V6 {
+            source: destination,
+            destination: source,
+        },
+    }
+}

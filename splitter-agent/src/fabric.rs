@@ -1,0 +1,177 @@
+//! A machine as a leaf or a spine of a fabric: what is in place for that, and what keeps it so.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use splitter_config::{Fabric, FabricConfig, FabricRole};
+use splitter_datapath::{FabricDataplane, FabricPortState, KernelError, PathQueues, fabric_ports};
+use splitter_instance::PathModels;
+use splitter_netlink::{Interfaces, Netlink, NetlinkError};
+use thiserror::Error;
+use tokio::time::sleep;
+
+use crate::queue_comparison::compare_for;
+
+/// From one look at the ports to the next.
+const RECONCILE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The role of a machine could not be put in place, or not be looked at.
+#[derive(Debug, Error)]
+pub enum FabricError {
+    /// A port is of the wrong kind.
+    #[error(
+        "the port {0} has no Ethernet header, by which ACKs are found; name the devices of the links between leaves and spines"
+    )]
+    NotEthernet(String),
+    /// Programs or maps failed.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The devices could not be listed.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+}
+
+/// What is in place on a leaf or a spine.
+#[derive(Debug)]
+pub struct FabricState {
+    config: Fabric,
+    plane: FabricDataplane,
+    queues: Option<PathQueues>,
+    attached: AtomicUsize,
+}
+
+impl FabricState {
+    /// Puts the role of a configuration in place, on the ports that there are.
+    ///
+    /// # Errors
+    /// See [`FabricError`].
+    pub async fn up(config: &FabricConfig, netlink: &Netlink) -> Result<Self, FabricError> {
+        let interfaces = netlink.interfaces().await?;
+        let plane = put_in_place(config, &interfaces)?;
+        let queues = match config.fabric.role {
+            FabricRole::Spine => Some(plane.port_queues()?),
+            FabricRole::Leaf => None,
+        };
+        let state = Self {
+            config: config.fabric.clone(),
+            plane,
+            queues,
+            attached: AtomicUsize::new(0),
+        };
+        state.note_ports(&interfaces)?;
+        Ok(state)
+    }
+
+    /// Returns what the machine is in the fabric.
+    #[must_use]
+    pub fn config(&self) -> &Fabric {
+        &self.config
+    }
+
+    /// Returns the programs that are in place.
+    #[must_use]
+    pub fn plane(&self) -> &FabricDataplane {
+        &self.plane
+    }
+
+    /// Returns the models of a spine's ports.
+    #[must_use]
+    pub fn queues(&self) -> Option<&PathQueues> {
+        self.queues.as_ref()
+    }
+
+    /// Returns how many ports have both programs, as of the last look.
+    #[must_use]
+    pub fn attached(&self) -> usize {
+        self.attached.load(Ordering::Relaxed)
+    }
+
+    fn note_ports(&self, interfaces: &Interfaces) -> Result<Vec<FabricPortState>, KernelError> {
+        let ports = self.plane.port_states(&self.config, interfaces)?;
+        let attached = ports.iter().filter(|it| it.is_attached()).count();
+        let before = self.attached.swap(attached, Ordering::Relaxed);
+        if attached != before {
+            let (role, listed) = (self.config.role, self.config.ports.len());
+            tracing::info!(event = "fabric_ports", %role, attached, listed, "ports with the programs of the role");
+        }
+        Ok(ports)
+    }
+}
+
+/// Puts programs and their settings in place; what is there already stays.
+fn put_in_place(
+    config: &FabricConfig,
+    interfaces: &Interfaces,
+) -> Result<FabricDataplane, FabricError> {
+    for port in &config.fabric.ports {
+        let interface = interfaces.named(&port.device);
+        if interface.is_ok_and(|it| !it.is_ethernet) {
+            return Err(FabricError::NotEthernet(port.device.to_string()));
+        }
+    }
+    let directory = config.pin_dir();
+    Ok(FabricDataplane::up(
+        &config.bpffs,
+        &directory,
+        &config.fabric,
+        interfaces,
+    )?)
+}
+
+/// Keeps the programs at the ports, also at those that come back, and holds a spine's models against its
+/// queues, as long as it is polled.
+pub async fn keep_up(
+    config: &FabricConfig,
+    state: Arc<FabricState>,
+    netlink: &Netlink,
+) -> &'static str {
+    loop {
+        match reconcile(config, &state, netlink).await {
+            Ok(ports) if state.config.role == FabricRole::Spine => match models(&state, &ports) {
+                Ok(models) => compare_for(RECONCILE_INTERVAL, models).await,
+                Err(error) => {
+                    tracing::warn!(event = "fabric_models", %error, "the models of the ports are held against nothing");
+                    sleep(RECONCILE_INTERVAL).await;
+                }
+            },
+            Ok(_) => sleep(RECONCILE_INTERVAL).await,
+            Err(error) => {
+                tracing::error!(event = "fabric_not_in_place", %error, "cannot keep the role in the fabric in place");
+                sleep(RECONCILE_INTERVAL).await;
+            }
+        }
+    }
+}
+
+async fn reconcile(
+    config: &FabricConfig,
+    state: &FabricState,
+    netlink: &Netlink,
+) -> Result<Vec<FabricPortState>, FabricError> {
+    let interfaces = netlink.interfaces().await?;
+    let ports = state.note_ports(&interfaces)?;
+    if ports.iter().all(FabricPortState::is_attached) {
+        return Ok(ports);
+    }
+    put_in_place(config, &interfaces)?;
+    Ok(state.note_ports(&interfaces)?)
+}
+
+/// The models of the ports that are there, by their devices' numbers of now.
+fn models(state: &FabricState, ports: &[FabricPortState]) -> Result<PathModels, KernelError> {
+    let index = |device: &str| {
+        ports
+            .iter()
+            .find(|it| it.device == device)
+            .map(|it| it.index)
+    };
+    let listed = state.config.ports.iter();
+    let devices = listed.map(|it| index(it.device.as_str())).collect();
+    let queues = state.plane.port_queues()?;
+    Ok(PathModels::new(
+        queues,
+        fabric_ports(&state.config),
+        devices,
+    ))
+}
