@@ -32,7 +32,7 @@ pub enum FabricError {
     Netlink(#[from] NetlinkError),
 }
 
-/// What is in place on a leaf or a spine.
+/// State of a leaf or a spine, as far as it is in place.
 #[derive(Debug)]
 pub struct FabricState {
     config: Fabric,

@@ -51,7 +51,7 @@ pub use self::{
     path_mtu::PathMtu,
     port_rotation::{PortRotation, RotationBudget},
     probe_budget::ProbeBudget,
-    queues::{DelaySample, MAX_QUEUES, QueueSet, QueueShares, Queues},
+    queues::{MAX_QUEUES, QueueSet, QueueShares, Queues},
     rate_estimator::{RateEstimator, SentDatagram},
     repeats::Repeats,
     shared_bottleneck::{DetectorStep, MAX_PATHS, Phase, SharedBottleneckDetector},

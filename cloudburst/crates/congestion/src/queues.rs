@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use cloudburst_wire::Time;
 
-use crate::MAX_PATHS;
+use crate::{MAX_PATHS, in_flight::Resolved};
 
 /// Queues that are told apart, at most.
 pub const MAX_QUEUES: usize = 4;
@@ -46,11 +46,10 @@ const BELIEVED_FOR: Duration = Duration::from_secs(60);
 
 /// Delay of a datagram on its way there, by the difference of two clocks.
 #[derive(Clone, Copy, Debug)]
-pub struct DelaySample {
-    /// When it was sent.
-    pub sent_at: Time,
-    /// Microseconds from any reference.
-    pub delay_us: i32,
+struct DelaySample {
+    sent_at: Time,
+    /// From any reference.
+    delay_us: i32,
 }
 
 /// By how much a path's delay changes.
@@ -168,9 +167,16 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// Takes a sample of the path of this number, and the bytes that are known to have left the network with it. Returns
-    /// the queue that the path counts as going through.
-    pub fn sample(&mut self, now: Time, path: u16, sample: DelaySample, bytes: u64) -> usize {
+    /// Takes a report on the path of this number, which is not 0: how long its newest datagram was under way, by the
+    /// difference of two clocks, and what has left the network with it. Returns the queue that the path counts as going through.
+    pub fn hear(&mut self, now: Time, path: u16, delay_us: i32, resolved: &Resolved) -> usize {
+        resolved.newest.map_or(0, |(sent_at, _)| {
+            let sample = DelaySample { sent_at, delay_us };
+            self.sample(now, path, sample, resolved.bytes)
+        })
+    }
+
+    fn sample(&mut self, now: Time, path: u16, sample: DelaySample, bytes: u64) -> usize {
         self.forget_leaders(now);
         let index = self.note(now, path, sample);
         for queue in 0..MAX_QUEUES {

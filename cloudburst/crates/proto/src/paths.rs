@@ -6,9 +6,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 pub(super) use cloudburst_congestion::Spread;
-use cloudburst_congestion::{
-    DelaySample, LossEstimator, ParallelPaths, QueueShares, Queues, RateEstimator,
-};
+use cloudburst_congestion::{LossEstimator, ParallelPaths, QueueShares, Queues, RateEstimator};
 
 use super::{
     config::Datagrams,
@@ -202,15 +200,9 @@ impl Paths {
             self.queues.forget_delays();
         }
         report.queue = self.list[index].one_way(now, delay);
-        if let Some((sent_at, _)) = report.resolved.newest
-            && self.list.len() > 1
-        {
-            let sample = DelaySample {
-                sent_at,
-                delay_us: delay,
-            };
+        if self.list.len() > 1 {
             let path = self.list[index].id;
-            report.through = self.queues.sample(now, path, sample, report.resolved.bytes);
+            report.through = self.queues.hear(now, path, delay, &report.resolved);
         }
         let through = f64::from(report.received) / f64::from(report.sent.max(1));
         self.bottlenecks[group].learn(now, delay, report.newest, through);

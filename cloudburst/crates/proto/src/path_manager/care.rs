@@ -28,16 +28,10 @@ impl PathManager {
             return Time::NEVER;
         };
         let ack_timeout = peer.round_trip.ack_timeout();
-        let paths = peer
-            .paths
-            .iter()
-            .map(|path| path.next_due(now, ack_timeout));
-        let most = self.datagrams.most;
-        let mtu = peer
-            .paths
-            .iter()
-            .filter_map(|path| path.next_mtu_probe(most));
+        let (most, paths) = (self.datagrams.most, &peer.paths);
+        let mtu = paths.iter().filter_map(|path| path.next_mtu_probe(most));
         let mtu = mtu.min().map(|due| due.max(peer.mtu_probe_at));
+        let paths = paths.iter().map(|path| path.next_due(now, ack_timeout));
         let due = paths.chain(peer.absence_due()).chain(mtu).min();
         due.unwrap_or(Time::NEVER)
             .min(peer.detector.next_due())
