@@ -3,14 +3,11 @@
 
 pub mod agent;
 pub mod egress_auditor;
-pub mod fabric;
 pub mod metrics;
 pub mod monitor;
-pub mod next_hop_watch;
 pub mod overview;
 #[cfg(feature = "page")]
 mod page_history;
-pub mod queue_comparison;
 pub mod route_auditor;
 pub mod route_follower;
 #[cfg(feature = "page")]

@@ -13,8 +13,6 @@ use splitter_agent::agent::Agent;
 use splitter_agent::egress_auditor::EgressAuditor;
 use splitter_agent::metrics::registry;
 use splitter_agent::monitor::Monitor;
-use splitter_agent::next_hop_watch::{NextHopWatch, RENEWAL};
-use splitter_agent::queue_comparison;
 use splitter_agent::route_auditor::RouteAuditor;
 use splitter_agent::route_follower::RouteFollower;
 #[cfg(feature = "page")]
@@ -22,7 +20,9 @@ use splitter_agent::status_page::StatusSource;
 use splitter_config::{Config, ConfigFile};
 use splitter_control::{Call, Request, Socket};
 use splitter_failover::HealthMonitors;
+use splitter_instance::next_hop_watch::{NextHopWatch, RENEWAL};
 use splitter_instance::privileges::{drop_unneeded, names};
+use splitter_instance::queue_comparison;
 use splitter_instance::{AttachedInterface, BroughtUp, Instance, Owner};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};

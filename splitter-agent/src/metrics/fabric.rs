@@ -14,7 +14,7 @@ use splitter_policy::fabric::{FabricPass, FabricStep};
 use super::families::families;
 use super::reference::{self, Label, Row, of, open};
 use super::{counters_by, unreadable};
-use crate::fabric::FabricState;
+use splitter_instance::fabric::FabricState;
 
 families! {
     "fabric" {

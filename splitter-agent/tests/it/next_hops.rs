@@ -8,9 +8,9 @@ use std::time::Duration;
 use aya::maps::{Array, Map, MapData};
 use flow_testbed::topology::TUNNELS;
 use nix::sys::signal::Signal;
-use splitter_agent::next_hop_watch::NextHopWatch;
 use splitter_config::Config;
 use splitter_datapath::Pins;
+use splitter_instance::next_hop_watch::NextHopWatch;
 
 use crate::support::redirected::{be_redirectable, redirected};
 use crate::support::site::{Connection, Site, on_site};

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::Instance;
 use splitter_datapath::{KernelError, NextHops, Pins};
-use splitter_instance::Instance;
 use splitter_netlink::{NetlinkError, NextHopChanges, NextHopEvents, StaleNeighbour};
 use tokio::sync::{mpsc, watch};
 

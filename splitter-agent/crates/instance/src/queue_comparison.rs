@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use splitter_instance::{Instance, PathModels};
+use crate::{Instance, PathModels};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::PathModels;
 use splitter_config::{Fabric, FabricConfig, FabricRole};
 use splitter_datapath::{FabricDataplane, FabricPortState, KernelError, PathQueues, fabric_ports};
-use splitter_instance::PathModels;
 use splitter_netlink::{Interfaces, Netlink, NetlinkError};
 use thiserror::Error;
 use tokio::time::sleep;
