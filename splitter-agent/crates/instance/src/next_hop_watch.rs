@@ -7,7 +7,7 @@
 //! as the stack would do with the next packet.
 //!
 //! A note serves many where it is known how much of a destination rules and routes look at, which is
-//! [read](routing) anew after each change of these; until then each flow is a question of its own. A note that
+//! read anew after each change of these; until then each flow is a question of its own. A note that
 //! serves many is believed once the thread has heard of all that had changed when it was made, for which it looks
 //! often.
 
