@@ -444,15 +444,16 @@ mod tests {
     fn paths_are_compared_whichever_sends_first() {
         let mut queues = Queues::default();
         let mut through = [0; 2];
-        for step in 0..100 {
-            for (path, late_us, period_us) in [(2, 0, 410_000), (1, 5_000, 300_000)] {
-                let at_us = step * 40_000 + late_us;
-                let sent_at = Time::from_nanos(at_us * 1_000);
-                let delay_us = queue_us(at_us, period_us);
-                let sample = DelaySample { sent_at, delay_us };
-                let queue = queues.sample(sent_at, path, sample, 1_400);
-                through[path as usize - 1] = queue;
-            }
+        let mut send = |path: u16, at_us: u64, period_us| {
+            let sent_at = Time::from_nanos(at_us * 1_000);
+            let delay_us = queue_us(at_us, period_us);
+            let sample = DelaySample { sent_at, delay_us };
+            through[usize::from(path) - 1] = queues.sample(sent_at, path, sample, 1_400);
+        };
+        send(1, 0, 300_000);
+        for step in 1..100 {
+            send(2, step * 40_000, 410_000);
+            send(1, step * 40_000 + 5_000, 300_000);
         }
         assert_ne!(through[0], through[1]);
     }
@@ -487,11 +488,82 @@ mod tests {
             sent_at: later,
             delay_us: 0,
         };
-        assert_eq!(
-            queues.sample(later, 2, sample, 1_400),
-            0,
-            "the first that is heard of"
-        );
+        assert_eq!(queues.sample(later, 2, sample, 1_400), 0);
+        assert_eq!(queues.leaders, [Some(2), None, None, None]);
+    }
+
+    /// A path whose own samples are too far apart to tell of changes is judged by those of all.
+    #[test]
+    fn path_that_is_seldom_sent_by_is_told_apart() {
+        let mut queues = Queues::default();
+        let mut send = |path: u16, at_us: u64, period_us| {
+            let sent_at = Time::from_nanos(at_us * 1_000);
+            let delay_us = queue_us(at_us, period_us);
+            queues.sample(sent_at, path, DelaySample { sent_at, delay_us }, 1_400)
+        };
+        let mut through = 0;
+        for step in 0..600 {
+            send(1, step * 10_000, 300_000);
+            if step % 7 == 3 {
+                through = send(2, step * 10_000 + 2_000, 410_000);
+            }
+        }
+        assert_eq!(through, 1);
+    }
+
+    #[test]
+    fn path_counts_as_through_the_queue_whose_delays_are_most_like_its_own() {
+        let now = Time::from_nanos(1_000_000_000);
+        let sample = DelaySample {
+            sent_at: now,
+            delay_us: 0,
+        };
+        let mut queues = Queues::default();
+        for path in 1..=3 {
+            queues.note(now, path, sample);
+        }
+        queues.leaders = [Some(1), Some(2), None, None];
+        for (queue, far) in [(0, 0.4), (1, 0.1)] {
+            let comparison = &mut queues.paths[2].comparisons[queue];
+            (comparison.with, comparison.far) = (queue as u16 + 1, far);
+        }
+        assert_eq!(queues.place(now, 2), 1);
+        queues.paths[2].comparisons[1].far = 0.5;
+        assert_eq!(queues.place(now, 2), 0);
+    }
+
+    #[test]
+    fn changes_count_from_two_milliseconds_on() {
+        let sample = |at_us: u64, delay_us| DelaySample {
+            sent_at: Time::from_nanos(at_us * 1_000),
+            delay_us,
+        };
+        let mut change = Change::since(sample(0, 0));
+        assert_eq!(change.note(sample(1_999, 700)), None);
+        assert_eq!(change.note(sample(2_000, 1_000)), Some(500.0));
+        assert_eq!(change.note(sample(62_001, 0)), None, "too long ago");
+        assert_eq!(change.note(sample(66_001, 1_000)), Some(250.0));
+    }
+
+    #[test]
+    fn eight_comparisons_decide_and_ten_milliseconds_lie_between_two() {
+        let mut comparison = Comparison::default();
+        let sample = |delay_us| DelaySample {
+            sent_at: Time::ZERO,
+            delay_us,
+        };
+        let mut add = |at_us: u64, delay_us| {
+            let now = Time::from_nanos(1_000_000_000 + at_us * 1_000);
+            comparison.add(now, 1, (sample(delay_us), sample(0)), 1.0);
+            (comparison.count, now < comparison.apart_until)
+        };
+        assert_eq!(add(0, 0), (1, false));
+        assert_eq!(add(9_999, 50_000), (1, false), "too soon");
+        for count in 2..8 {
+            let delay_us = if count % 2 == 0 { 50_000 } else { -50_000 };
+            assert_eq!(add(u64::from(count) * 10_000, delay_us), (count, false));
+        }
+        assert_eq!(add(80_000, 50_000), (8, true));
     }
 
     #[test]
