@@ -253,6 +253,9 @@ impl AdaptiveController {
             self.is_unvalidated = true;
         }
         let initial = INITIAL_DATAGRAMS * self.datagram;
+        if idle > VALID_FOR {
+            self.flows.forget_due();
+        }
         if idle > VALID_FOR && self.window > initial {
             self.threshold = self.threshold.min(self.window);
             self.window = initial;
@@ -275,7 +278,8 @@ impl AdaptiveController {
         let carried = paths.bytes_per_s.unwrap_or(0.0) * self.round_trip.as_secs_f64();
         self.carried = carried;
         self.bottlenecks = paths.bottlenecks.max(1) as f64;
-        self.flows.take(paths.shares, self.window);
+        let known = (!self.is_starting()).then_some(self.window);
+        self.flows.take(paths.shares, known);
         if let Some(bytes_per_s) = paths.bytes_per_s {
             let seconds = self.bottlenecks * self.datagram / bytes_per_s.max(1.0);
             self.rounds.transmission = Duration::from_secs_f64(seconds);
@@ -434,6 +438,7 @@ impl AdaptiveController {
             pause,
             before: (self.window, self.threshold),
         });
+        self.flows.forget_due();
         self.cubic.reduced(self.window, BETA);
         self.threshold = self.window * BETA;
         self.window = self.window.min(self.datagram);

@@ -102,4 +102,15 @@ mod tests {
         }
         assert!((window - 1e6).abs() < 2e4, "{window}");
     }
+
+    /// Of several flows one has lost something: the others' parts of the window are what they were.
+    #[test]
+    fn fast_convergence_is_of_the_part_that_was_reduced() {
+        for (kept, w_max) in [(BETA, 85.0), (0.925, 96.25)] {
+            let mut cubic = Cubic::default();
+            cubic.reduced(110.0, BETA);
+            cubic.reduced(100.0, kept);
+            assert!((cubic.w_max - w_max).abs() < 1e-9, "{kept} {}", cubic.w_max);
+        }
+    }
 }

@@ -37,6 +37,8 @@ pub struct Resolved {
     pub bytes: u64,
     /// The time at which the train of the newest of them was sent, and the peer's totals before that.
     pub newest: Option<(Time, Totals)>,
+    /// The datagram that the report is about is that one, and no answer that was sent later.
+    pub is_newest_known: bool,
 }
 
 impl InFlight {
@@ -81,6 +83,7 @@ impl InFlight {
             let bytes = datagrams.saturating_mul(train.datagram_bytes.into());
             resolved.bytes = resolved.bytes.saturating_add(bytes);
             resolved.newest = Some((train.sent_at, train.before));
+            resolved.is_newest_known = last == highest;
             train.first = last.saturating_add(1);
             if train.first <= train.last {
                 break;
@@ -123,7 +126,13 @@ mod tests {
             (resolved.bytes, resolved.newest),
             (6_000, Some((at(1), totals(4))))
         );
+        assert!(resolved.is_newest_known);
         assert_eq!(in_flight.resolve(5), Resolved::default());
+        let mut with_an_answer = in_flight.clone();
+        assert!(
+            !with_an_answer.resolve(11).is_newest_known,
+            "10 and 11 were answers"
+        );
         let resolved = in_flight.resolve(12);
         assert_eq!(
             (resolved.bytes, resolved.newest),

@@ -243,7 +243,10 @@ impl Paths {
 
     /// Parts of what is sent that go through queues that are known to be others than the rest.
     pub(super) const fn shares(&self) -> QueueShares {
-        self.queues.shares()
+        match self.list.len() {
+            0 | 1 => QueueShares::NONE,
+            _ => self.queues.shares(),
+        }
     }
 
     /// What all paths together carry, in bytes per second, if that is known.

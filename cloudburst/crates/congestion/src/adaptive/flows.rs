@@ -11,6 +11,8 @@ use cloudburst_wire::Time;
 
 /// Growth in a round trip up to what is due.
 const DUE_GROWTH: f64 = 0.5;
+/// What was due to more flows is not due to this part of them.
+const FEWER: f64 = 0.5;
 
 /// Flows that the window stands for.
 #[derive(Clone, Copy, Debug)]
@@ -36,18 +38,28 @@ impl Default for Flows {
 
 impl Flows {
     /// Takes which parts of what is sent go through queues of their own. Each is due what the window was for all of them
-    /// as long as they were taken for one.
-    pub(super) fn take(&mut self, shares: QueueShares, window: f64) {
+    /// as long as they were taken for one, if that is known: `window`.
+    pub(super) fn take(&mut self, shares: QueueShares, window: Option<f64>) {
         (self.shares, self.count) = (shares, shares.flows());
-        if self.count > self.granted {
+        if self.count < FEWER * self.granted {
+            self.forget_due();
+        }
+        if self.count > self.granted
+            && let Some(window) = window
+        {
             self.due = window.max(self.due) * self.count / self.granted;
             self.granted = self.count;
         }
     }
 
-    /// Losses have left this part of the window.
-    pub(super) fn reduced(&mut self, kept: f64) {
-        self.due *= kept;
+    /// Losses have left this part of the window, or less of it: no more is due than that.
+    pub(super) fn reduced(&mut self, kept: f64, window: f64, is_less: bool) {
+        self.due = if is_less { window } else { self.due * kept };
+    }
+
+    /// Nothing is due of before: all was silent, or is long ago.
+    pub(super) fn forget_due(&mut self) {
+        self.due = 0.0;
     }
 
     /// Returns the window after so many bytes more, if it is less than what is due.
@@ -78,6 +90,13 @@ impl AdaptiveController {
         for queue in these.clone() {
             self.recovery_until[queue] = now;
         }
-        1.0 - (1.0 - BETA) * self.flows.shares.of(these)
+        let part = self.flows.shares.of(these);
+        // What may be chance is found out by how much less is lost of less.
+        let (has_queue, has_met) = self.queues();
+        if has_queue || has_met {
+            1.0 - (1.0 - BETA) * part
+        } else {
+            BETA
+        }
     }
 }

@@ -49,7 +49,6 @@ impl AdaptiveController {
         let share = share(lost, sent.max((prior / self.datagram) as u32));
         let kept = self.take_losses(now, news);
         self.cubic.reduced(prior, kept);
-        self.flows.reduced(kept);
         let mut window = prior * kept;
         // Where most is lost, little is in flight for that.
         let (was_starting, was_used) = (self.is_starting(), self.is_used() || self.is_hopeless());
@@ -66,6 +65,8 @@ impl AdaptiveController {
         }
         let least = self.least_window(was_used, is_queue);
         self.window = window.max((least * self.datagram).min(prior));
+        let is_less = window < prior * kept;
+        self.flows.reduced(kept, self.window, is_less);
         self.recovery = Recovery {
             through: 0.0,
             most: prior * kept,

@@ -40,6 +40,29 @@ fn equal_ways_take_turns() {
     assert_eq!(chosen(&mut paths(3), 7), [0, 1, 2, 0, 1, 2, 0]);
 }
 
+/// What was known of queues when there were two paths would count a part of each loss for ever.
+#[test]
+fn what_goes_by_one_path_alone_is_one_flow() {
+    let mut paths = paths(2);
+    for step in 0..3_000_u32 {
+        let index = step as usize % 2;
+        let now = Time::ZERO + Duration::from_millis(step.into());
+        let path = paths.get_mut(index);
+        path.flies(now, BYTES, Totals::default());
+        let highest = path.take_sequence(now) as u32;
+        let report = Report {
+            path: path.id,
+            received: highest + 1,
+            highest,
+            delay_us: 5_000 + step % [300, 410][index] * 30,
+        };
+        paths.hear(now + Duration::from_millis(10), &report);
+    }
+    assert!(paths.shares().flows() > 1.9, "{:?}", paths.shares());
+    paths.remove_socket(Time::ZERO, SocketId(1));
+    assert!((paths.shares().flows() - 1.0).abs() < 1e-9);
+}
+
 #[test]
 fn slow_way_is_left_out_until_the_others_are_as_slow() {
     let mut paths = paths(2);

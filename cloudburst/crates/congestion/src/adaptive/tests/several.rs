@@ -15,7 +15,7 @@ fn beside(parts: &[u64]) -> Rig {
     for (queue, bytes) in parts.iter().enumerate() {
         rig.paths.shares.count(queue, *bytes);
     }
-    rig.controller.flows.take(rig.paths.shares, 0.0);
+    rig.controller.flows.take(rig.paths.shares, Some(0.0));
     rig
 }
 
@@ -110,4 +110,69 @@ fn queues_that_are_told_apart_are_due_a_window_each() {
     }
     let after = rig.window() / before;
     assert!((1.9..2.3).contains(&after), "{after}");
+}
+
+#[test]
+fn nothing_is_due_after_a_silence_or_of_what_little_got_through() {
+    let apart = || {
+        let mut rig = beside(&[]);
+        let mut shares = QueueShares::default();
+        for queue in 0..4 {
+            shares.count(queue, 1_000);
+        }
+        rig.paths.shares = shares;
+        rig.round(0, QUEUE);
+        rig
+    };
+    let growth = |mut rig: Rig| {
+        let before = rig.window();
+        rig.round(0, QUEUE);
+        rig.window() / before
+    };
+    assert!(growth(apart()) > 1.3, "{}", growth(apart()));
+    let mut silent = apart();
+    silent.controller.timed_out(silent.now, &silent.paths);
+    let window = silent.controller.window;
+    assert_eq!(silent.controller.flows.grow_to_due(window, 1e6), None);
+    let mut fallen = apart();
+    let sent = fallen.send(ROUND_TRIP, u32::MAX);
+    fallen.acknowledge(sent, sent * 3 / 4, QUEUE);
+    let window = fallen.controller.window;
+    assert_eq!(fallen.controller.flows.grow_to_due(window, 1e6), None);
+    let mut idle = apart();
+    idle.now = idle.now + VALID_FOR + VALID_FOR;
+    idle.controller.restart(idle.now);
+    let window = idle.controller.window;
+    assert_eq!(idle.controller.flows.grow_to_due(window, 1e6), None);
+    let mut joined = apart();
+    joined.paths.shares = QueueShares::NONE;
+    joined.round(0, QUEUE);
+    assert!(growth(joined) < 1.1);
+}
+
+#[test]
+fn slow_start_multiplies_nothing() {
+    let mut flows = Flows::default();
+    let mut shares = QueueShares::default();
+    for queue in 0..2 {
+        shares.count(queue, 1_000);
+    }
+    flows.take(shares, None);
+    assert_eq!(flows.grow_to_due(1e3, 1e3), None);
+    flows.take(shares, Some(1e4));
+    assert_eq!(flows.grow_to_due(1e4, 1e3), Some(1.05e4));
+}
+
+/// What is lost without a queue may be chance, which is found out by sending 0.7 of what it was.
+#[test]
+fn losses_without_a_queue_reduce_all_of_the_window() {
+    let mut rig = beside(&[1_000; 4]);
+    for _ in 0..3 {
+        rig.round(0, EMPTY);
+    }
+    let before = rig.window();
+    let sent = rig.send(ROUND_TRIP, u32::MAX);
+    rig.acknowledge(sent, sent * 3 / 10, EMPTY);
+    let kept = rig.window() / before;
+    assert!(kept <= BETA + 0.01, "{kept}");
 }
