@@ -61,7 +61,7 @@ pub(crate) fn check(frame: &[u8]) {
     let dscp = Dscp::new(DSCP).expect("six bits");
     let agreement = Agreement::new(dscp, 3, 25_000_000).expect("it is possible");
     let mut left = frame.to_vec();
-    let leaving = leave_leaf(&mut left[..], &agreement, |_| Some(1));
+    let leaving = leave_leaf(&mut left[..], &agreement, || true, |_| Some(1));
     check_changes(frame, &left, leaving.is_ok());
     if leaving == Ok(FabricStep::Written) && has_right_checksum(frame) {
         let mut restored = left.clone();
