@@ -27,6 +27,10 @@ use crate::cli::{Cli, FabricCommand};
 pub(crate) async fn dispatch(cli: &Cli, command: FabricCommand) -> Result<ExitCode> {
     let path = cli.named_config().unwrap_or(Path::new(FABRIC_PATH));
     let config = FabricConfig::load(path)?;
+    let is_asked = matches!(command, FabricCommand::Plan | FabricCommand::Check);
+    if is_asked && !config.is_best_effort() {
+        warn_of_dscp(&config);
+    }
     match command {
         FabricCommand::Run => run(&config, path).await?,
         FabricCommand::Up => up(&config).await?,
@@ -96,6 +100,14 @@ fn warn_of_absent(config: &FabricConfig, state: &FabricState) {
             "not all ports are there; they are attached to when they come"
         );
     }
+}
+
+fn warn_of_dscp(config: &FabricConfig) {
+    tracing::warn!(
+        event = "dscp_not_best_effort",
+        dscp = config.fabric.dscp.get(),
+        "`pfifo_fast` and `prio` do not treat this DSCP as best effort; take one that leaves a rest of 0 or 1 by 8, such as 41"
+    );
 }
 
 async fn up(config: &FabricConfig) -> Result<()> {

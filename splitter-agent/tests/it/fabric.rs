@@ -21,7 +21,7 @@ use crate::policy as support;
 use crate::support::site::{BINARY, PATIENCE, mount_bpffs};
 use support::packet::{Ip, Packet, Upper};
 
-const DSCP: u8 = 42;
+const DSCP: u8 = 41;
 const IP: usize = 14;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;

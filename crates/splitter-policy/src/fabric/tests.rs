@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const DSCP: u8 = 42;
+const DSCP: u8 = 41;
 const QUEUE_NS: u64 = 25_000_000;
 const LEAF: u32 = 7;
 
