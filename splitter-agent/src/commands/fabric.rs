@@ -80,7 +80,13 @@ async fn run(config: &FabricConfig, path: &Path) -> Result<()> {
             "left in place what `splitter fabric up` had brought up"
         );
     } else {
-        down(config)?;
+        FabricDataplane::cease(&config.bpffs, &config.pin_dir(), config.fabric.role)?;
+        if config.fabric.role == FabricRole::Leaf {
+            tracing::info!(
+                event = "restores_on",
+                "writes no more, and restores what other leaves write until `splitter fabric down`"
+            );
+        }
     }
     drop(stop);
     if !serving.is_finished() {
@@ -236,9 +242,10 @@ async fn status(config: &FabricConfig, as_json: bool) -> Result<()> {
         let remote: Vec<_> = remote
             .map(|(leaf, ms)| format!("{leaf}: {ms:.1} ms"))
             .collect();
+        let attached = attachment(&port);
         table.row([
             port.device,
-            port.mode.unwrap_or("no").to_owned(),
+            attached.to_owned(),
             port.backlog_ms
                 .map_or("-".to_owned(), |it| format!("{it:.1} ms")),
             remote.join(", "),
@@ -255,6 +262,15 @@ async fn status(config: &FabricConfig, as_json: bool) -> Result<()> {
         table.row([name.to_owned(), count.to_string()]);
     }
     print(table.to_text())
+}
+
+/// How the programs are attached; a leaf whose `run` has ended restores still.
+const fn attachment(port: &ShownPort) -> &'static str {
+    match port.mode {
+        Some(mode) if port.attached => mode,
+        Some(_) => "ingress alone",
+        None => "no",
+    }
 }
 
 async fn shown_ports(config: &FabricConfig, plane: &FabricDataplane) -> Result<Vec<ShownPort>> {
