@@ -234,7 +234,8 @@ pub(crate) enum ConfigCommand {
 /// The role of a leaf or a spine.
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(crate) enum FabricCommand {
-    /// Put the role in place, keep it so and serve metrics until asked to stop, then take it back.
+    /// Put the role in place, keep it so and serve metrics until asked to stop, then take it back; a
+    /// leaf restores what others write until `down`.
     Run,
     /// Put the role in place for good, and return. A second time changes nothing.
     Up,

@@ -12,8 +12,13 @@
 //! restores that alone. A spine without this program decrements the hops left, as every router does.
 //! Everything else passes as it came, under a [reason](FabricPass).
 //!
+//! What is written has to be restored, or hosts see it. So a leaf writes only between prefixes that it knows
+//! both, and restores everything that may have been written, wherever it comes from and whatever number of
+//! routers it has met: lists of leaves and paths change while ACKs are under way.
+//!
 //! Hosts cannot use the fabric's DSCP for pure ACKs: the first leaf takes it off, or the last one would
-//! take it for a leaf's.
+//! take it for a leaf's. It takes it off what its hosts have sent, and of nothing that comes from the
+//! fabric: that would never be restored.
 
 use flow_balance::ttl::{Initial, Level};
 
@@ -97,6 +102,13 @@ impl Agreement {
 const HOPS_LEFT: u8 = u8::MAX / Level::COUNT;
 const _: () = assert!(HOPS_LEFT == 7);
 
+/// Tells if a leaf can have written a field: it has met that leaf, and has not used all hops up.
+#[inline(always)]
+const fn may_be_written(field: u8) -> bool {
+    let hops_left = field & HOPS_LEFT;
+    hops_left >= 1 && hops_left < HOPS_LEFT
+}
+
 /// A step that was done to an ACK; each is a counter of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -111,16 +123,20 @@ pub enum FabricStep {
     Read,
     /// A leaf has restored an ACK on which nobody had reported.
     Restored,
+    /// A leaf has restored an ACK without reading it: it comes from no leaf that is known, by more routers
+    /// than were agreed on, or by a device that is no port.
+    Unread,
 }
 
 impl FabricStep {
     /// All steps, in the order of their counters.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Written,
         Self::Cleared,
         Self::Reported,
         Self::Read,
         Self::Restored,
+        Self::Unread,
     ];
 
     /// The name that metrics and tables show.
@@ -132,6 +148,7 @@ impl FabricStep {
             Self::Reported => "reported",
             Self::Read => "read",
             Self::Restored => "restored",
+            Self::Unread => "unread",
         }
     }
 }
@@ -143,7 +160,7 @@ pub enum FabricPass {
     /// All but an unfragmented TCP segment without payload, IP options and flags other than ACK and those
     /// of ECN.
     NotPureAck,
-    /// It does not go to a leaf that is known, or does not come from one.
+    /// It leaves a leaf to, or from, an address that lies at no leaf that is known.
     UnknownLeaf,
     /// It did not start with a TTL of 64 at a host next to the leaf.
     InitialTtl,
@@ -159,11 +176,13 @@ pub enum FabricPass {
     UnknownPort,
     /// The kernel did not let it be written.
     Unwritable,
+    /// It leaves a leaf as it came in: by a port of the fabric, and from no host.
+    NotFromHost,
 }
 
 impl FabricPass {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::NotPureAck,
         Self::UnknownLeaf,
         Self::InitialTtl,
@@ -173,6 +192,7 @@ impl FabricPass {
         Self::AlreadyReported,
         Self::UnknownPort,
         Self::Unwritable,
+        Self::NotFromHost,
     ];
 
     /// The name that metrics and tables show.
@@ -188,6 +208,7 @@ impl FabricPass {
             Self::AlreadyReported => "already_reported",
             Self::UnknownPort => "unknown_port",
             Self::Unwritable => "unwritable",
+            Self::NotFromHost => "not_from_host",
         }
     }
 }
@@ -236,7 +257,8 @@ impl FabricCounters {
     }
 }
 
-/// Writes an ACK that leaves a leaf by an uplink; `leaf_at` finds the leaf that an address lies at.
+/// Writes an ACK that leaves a leaf by an uplink; `is_from_host` tells if it has come in by no port of the
+/// fabric, and `leaf_at` finds the leaf that an address lies at.
 ///
 /// # Errors
 /// The reason why the packet stays as it is.
@@ -244,17 +266,25 @@ impl FabricCounters {
 pub fn leave_leaf<B: BufferMut + ?Sized>(
     frame: &mut B,
     agreement: &Agreement,
-    leaf_at: impl FnOnce(&SiteKey) -> Option<u32>,
+    is_from_host: impl FnOnce() -> bool,
+    leaf_at: impl Fn(&SiteKey) -> Option<u32>,
 ) -> Result<FabricStep, FabricPass> {
     let ack = Ack::read(frame)?;
     if agreement.hops < Agreement::LEAST_HOPS {
         return Err(FabricPass::Hops);
     }
+    if !is_from_host() {
+        return Err(FabricPass::NotFromHost);
+    }
+    if leaf_at(&ack.destination()).is_none() {
+        return Err(FabricPass::UnknownLeaf);
+    }
+    // Whoever the host is: the last leaf restores whatever has the mark.
     if ack.dscp == agreement.dscp {
         ack.rewrite(frame, ack.ttl, Dscp::NONE)?;
         return Ok(FabricStep::Cleared);
     }
-    if leaf_at(&ack.destination()).is_none() {
+    if leaf_at(&ack.source()).is_none() {
         return Err(FabricPass::UnknownLeaf);
     }
     if ack.dscp != Dscp::NONE {
@@ -308,8 +338,33 @@ pub struct Report {
     pub backlog_ns: u64,
 }
 
-/// Restores an ACK that comes in at a leaf by an uplink. Returns what a spine has reported in it; `leaf_at`
-/// finds the leaf that an address lies at.
+/// What a leaf has found in an ACK that it has restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A spine has reported.
+    Report(Report),
+    /// Nobody has reported.
+    Nothing,
+    /// It cannot be told of which leaf a spine would have reported, or the ACK has met more routers than
+    /// were agreed on.
+    Unknown,
+}
+
+impl Heard {
+    /// The step that was done to the ACK.
+    #[inline(always)]
+    #[must_use]
+    pub const fn step(&self) -> FabricStep {
+        match self {
+            Self::Report(_) => FabricStep::Read,
+            Self::Nothing => FabricStep::Restored,
+            Self::Unknown => FabricStep::Unread,
+        }
+    }
+}
+
+/// Restores an ACK that comes in at a leaf by an uplink, whoever it is from. Returns what is in it;
+/// `leaf_at` finds the leaf that an address lies at.
 ///
 /// # Errors
 /// The reason why the packet stays as it is.
@@ -318,21 +373,28 @@ pub fn enter_leaf<B: BufferMut + ?Sized>(
     frame: &mut B,
     agreement: &Agreement,
     leaf_at: impl FnOnce(&SiteKey) -> Option<u32>,
-) -> Result<Option<Report>, FabricPass> {
+) -> Result<Heard, FabricPass> {
     let ack = Ack::read(frame)?;
     if agreement.hops == 0 || ack.dscp != agreement.dscp {
         return Err(FabricPass::NotWritten);
     }
-    // This leaf.
-    if !agreement.is_near(ack.ttl, 1) {
+    // Not by the hops that were agreed on: where paths change there may be more for a while.
+    if !may_be_written(ack.ttl) {
         return Err(FabricPass::Hops);
     }
-    let leaf = leaf_at(&ack.source()).ok_or(FabricPass::UnknownLeaf)?;
     let (level, ttl) = Initial::COMMON.decode(ack.ttl);
     ack.rewrite(frame, ttl.ok_or(FabricPass::Hops)?, Dscp::NONE)?;
-    Ok(agreement
-        .reported_ns(level)
-        .map(|backlog_ns| Report { leaf, backlog_ns }))
+    // This leaf is a router as well.
+    if !agreement.is_near(ack.ttl, 1) {
+        return Ok(Heard::Unknown);
+    }
+    let Some(leaf) = leaf_at(&ack.source()) else {
+        return Ok(Heard::Unknown);
+    };
+    Ok(match agreement.reported_ns(level) {
+        Some(backlog_ns) => Heard::Report(Report { leaf, backlog_ns }),
+        None => Heard::Nothing,
+    })
 }
 
 /// The level of an ACK that no spine has met.

@@ -27,6 +27,10 @@ use crate::cli::{Cli, FabricCommand};
 pub(crate) async fn dispatch(cli: &Cli, command: FabricCommand) -> Result<ExitCode> {
     let path = cli.named_config().unwrap_or(Path::new(FABRIC_PATH));
     let config = FabricConfig::load(path)?;
+    let is_asked = matches!(command, FabricCommand::Plan | FabricCommand::Check);
+    if is_asked && !config.is_best_effort() {
+        warn_of_dscp(&config);
+    }
     match command {
         FabricCommand::Run => run(&config, path).await?,
         FabricCommand::Up => up(&config).await?,
@@ -76,7 +80,13 @@ async fn run(config: &FabricConfig, path: &Path) -> Result<()> {
             "left in place what `splitter fabric up` had brought up"
         );
     } else {
-        down(config)?;
+        FabricDataplane::cease(&config.bpffs, &config.pin_dir(), config.fabric.role)?;
+        if config.fabric.role == FabricRole::Leaf {
+            tracing::info!(
+                event = "restores_on",
+                "writes no more, and restores what other leaves write until `splitter fabric down`"
+            );
+        }
     }
     drop(stop);
     if !serving.is_finished() {
@@ -96,6 +106,14 @@ fn warn_of_absent(config: &FabricConfig, state: &FabricState) {
             "not all ports are there; they are attached to when they come"
         );
     }
+}
+
+fn warn_of_dscp(config: &FabricConfig) {
+    tracing::warn!(
+        event = "dscp_not_best_effort",
+        dscp = config.fabric.dscp.get(),
+        "`pfifo_fast` and `prio` do not treat this DSCP as best effort; take one that leaves a rest of 0 or 1 by 8, such as 41"
+    );
 }
 
 async fn up(config: &FabricConfig) -> Result<()> {
@@ -224,9 +242,10 @@ async fn status(config: &FabricConfig, as_json: bool) -> Result<()> {
         let remote: Vec<_> = remote
             .map(|(leaf, ms)| format!("{leaf}: {ms:.1} ms"))
             .collect();
+        let attached = attachment(&port);
         table.row([
             port.device,
-            port.mode.unwrap_or("no").to_owned(),
+            attached.to_owned(),
             port.backlog_ms
                 .map_or("-".to_owned(), |it| format!("{it:.1} ms")),
             remote.join(", "),
@@ -243,6 +262,15 @@ async fn status(config: &FabricConfig, as_json: bool) -> Result<()> {
         table.row([name.to_owned(), count.to_string()]);
     }
     print(table.to_text())
+}
+
+/// How the programs are attached; a leaf whose `run` has ended restores still.
+const fn attachment(port: &ShownPort) -> &'static str {
+    match port.mode {
+        Some(mode) if port.attached => mode,
+        Some(_) => "ingress alone",
+        None => "no",
+    }
 }
 
 async fn shown_ports(config: &FabricConfig, plane: &FabricDataplane) -> Result<Vec<ShownPort>> {

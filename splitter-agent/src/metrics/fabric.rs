@@ -22,7 +22,8 @@ families! {
             [of("step", FabricStep::ALL.map(FabricStep::name))],
             "Pure ACKs that a leaf or a spine has changed, by what was done",
             "`written`: by this leaf, as it left. `cleared`: the fabric's DSCP was a host's. `reported`: \
-             by this spine. `read`, `restored`: by this leaf, with a spine's report in it and without.";
+             by this spine. `read`, `restored`: by this leaf, with a spine's report in it and without. \
+             `unread`: restored, but from no known leaf, by more routers than `hops`, or at no port.";
         passed: "fabric_passed_packets_total", Counter, "packets",
             [of("reason", FabricPass::ALL.map(FabricPass::name))],
             "Packets that passed the programs of a leaf or a spine as they came",

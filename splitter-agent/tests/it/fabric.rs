@@ -1,10 +1,11 @@
 //! `splitter fabric`: two leaves and two spines, with real traffic and captures on every host.
 
+mod restarts;
+
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::path::Path;
 use std::time::Duration;
 
 use flow_testbed::namespace::Namespace;
@@ -21,7 +22,7 @@ use crate::policy as support;
 use crate::support::site::{BINARY, PATIENCE, mount_bpffs};
 use support::packet::{Ip, Packet, Upper};
 
-const DSCP: u8 = 42;
+const DSCP: u8 = 41;
 const IP: usize = 14;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
@@ -623,48 +624,6 @@ fn leaf_hears_how_full_the_port_of_a_spine_is() {
     wait::within(PATIENCE, "the queue to drain", || {
         (hears(0) == 0.0).then_some(())
     });
-}
-
-#[test]
-fn port_that_is_not_there_is_attached_to_when_it_comes() {
-    require!(Root, Program("ip"), Program("ethtool"));
-    let rig = Rig::new();
-    let leaf = &rig.leaves[0];
-    run(leaf, "ip link set up1 down");
-    run(leaf, "ip link set up1 name gone");
-    let mut agent = leaf.command(BINARY);
-    agent.arg("-c").arg(rig.file(leaf)).args(["fabric", "run"]);
-    let mut agent = agent.spawn().expect("it is built");
-    let is_attached = |port: usize| {
-        let status = rig.status(leaf);
-        status["ports"][port]["attached"].as_bool().unwrap_or(false)
-    };
-    wait::within(PATIENCE, "the port that is there", || {
-        is_attached(0).then_some(())
-    });
-    assert!(!is_attached(1));
-    run(leaf, "ip link set gone name up1");
-    wait::within(PATIENCE, "the port that has come", || {
-        is_attached(1).then_some(())
-    });
-    let metrics = leaf.enter(scrape).expect("it exists");
-    assert!(
-        metrics.contains("splitter_fabric_ports_attached 2"),
-        "{metrics}"
-    );
-    for name in splitter_agent::metrics::fabric_names() {
-        // What is one role's alone has no samples here, and is described.
-        assert!(
-            metrics.contains(name.trim_end_matches("_total")),
-            "{name} is not served"
-        );
-    }
-    let pid = nix::unistd::Pid::from_raw(agent.id() as i32);
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("it runs");
-    assert!(agent.wait().expect("it ends").success());
-    // It takes back what it has put in place.
-    assert_eq!(rig.status(leaf)["up"], false);
-    assert!(!Path::new(&rig.bpffs()).join("splitter-fabric").exists());
 }
 
 fn scrape() -> String {

@@ -46,7 +46,7 @@ unsafe impl Pod for Plain<RemoteBacklogs> {}
 unsafe impl Pod for Plain<SitePaths> {}
 
 fn agreement() -> Agreement {
-    let dscp = Dscp::new(42).expect("six bits");
+    let dscp = Dscp::new(41).expect("six bits");
     Agreement::new(dscp, 3, QUEUE_NS).expect("it is possible")
 }
 
@@ -94,12 +94,22 @@ impl Kernel {
 
     /// Runs a program on a frame; the packet goes on in any case.
     fn run(&self, name: &str, frame: &[u8]) -> Vec<u8> {
+        self.run_from(name, frame, 0)
+    }
+
+    /// Runs a program on a frame that has come in by a device; 0 is none.
+    fn run_from(&self, name: &str, frame: &[u8], device: u32) -> Vec<u8> {
+        // The start of a `__sk_buff`.
+        const INGRESS_IFINDEX: usize = 36;
+        let mut context = [0; 48];
+        context[INGRESS_IFINDEX..][..4].copy_from_slice(&device.to_ne_bytes());
         let program = self.0.program(name).expect("is in the object");
         let program: &SchedClassifier = program.try_into().expect("is a classifier");
         let mut out = vec![0; frame.len()];
         let options = TestRunOptions {
             data_in: Some(frame),
             data_out: Some(&mut out),
+            ctx_in: Some(&context),
             ..TestRunOptions::default()
         };
         let run = program.test_run(options).expect("the kernel runs it");
@@ -125,7 +135,7 @@ impl Kernel {
 
 /// Every shape with marks of several kinds, and ACKs as each role meets them.
 fn frames() -> Vec<(String, Vec<u8>)> {
-    let shapes = [0, 42 << 2, 10 << 2 | 1].into_iter();
+    let shapes = [0, 41 << 2, 10 << 2 | 1].into_iter();
     let shapes = shapes.flat_map(every_shape_with);
     let shapes = shapes.map(|it| (it.name, it.frame));
     shapes.chain(seeds()).collect()
@@ -138,12 +148,17 @@ fn every_frame_comes_out_as_on_the_host() {
     let mut host = FabricCounters::default();
     for (name, frame) in frames() {
         let mut expected = frame.clone();
-        host.count(leave_leaf(&mut expected[..], &agreement, |_| Some(LEAF)));
+        host.count(leave_leaf(
+            &mut expected[..],
+            &agreement,
+            || true,
+            |_| Some(LEAF),
+        ));
         assert_eq!(kernel.run("leaf_egress", &frame), expected, "leaf, {name}");
 
         let mut expected = frame.clone();
         let report = enter_leaf(&mut expected[..], &agreement, |_| Some(LEAF));
-        host.count(report.map(|it| it.map_or(FabricStep::Restored, |_| FabricStep::Read)));
+        host.count(report.map(|it| it.step()));
         assert_eq!(kernel.run("leaf_ingress", &frame), expected, "into, {name}");
 
         let mut expected = frame.clone();
@@ -199,6 +214,40 @@ fn what_leaves_a_spine_is_reported_to_the_leaf_that_it_waits_for() {
     // Nothing was reported of other paths.
     let other = PathId::new(0).expect("there is one");
     assert_eq!(*kernel.remote().behind(other), Default::default());
+}
+
+/// A leaf that is on the way of others' ACKs leaves them alone, and above all those that are marked.
+#[test]
+fn leaf_writes_and_clears_what_comes_from_hosts_alone() {
+    require!(Root);
+    let kernel = Kernel::new();
+    let seeds = seeds();
+    let leaving = || seeds.iter().filter(|it| it.0.contains("leaves"));
+    for (name, frame) in leaving() {
+        let left = kernel.run_from("leaf_egress", frame, LOOPBACK);
+        assert_eq!(&left, frame, "{name}");
+    }
+    let passed = leaving().count() as u64;
+    let counters = kernel.counters();
+    assert_eq!(counters.passed(FabricPass::NotFromHost), passed);
+    assert_eq!(counters.done(FabricStep::Cleared), 0);
+    // Of a device that is no port.
+    for (_, frame) in leaving() {
+        assert_ne!(&kernel.run_from("leaf_egress", frame, LOOPBACK + 1), frame);
+    }
+}
+
+#[test]
+fn what_is_restored_without_a_port_is_not_read() {
+    require!(Root);
+    let mut kernel = Kernel::new();
+    let map = kernel.0.map_mut("PORT_NUMBERS").expect("is in the object");
+    let mut numbers: HashMap<_, u32, u32> = map.try_into().expect("is a hash map");
+    numbers.remove(&LOOPBACK).expect("is there");
+    for (name, frame) in seeds().iter().filter(|it| it.0.ends_with("is_reported")) {
+        assert_ne!(&kernel.run("leaf_ingress", frame), frame, "{name}");
+    }
+    assert_eq!(kernel.counters().done(FabricStep::Unread), 2);
 }
 
 #[test]

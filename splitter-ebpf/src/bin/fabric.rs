@@ -29,7 +29,7 @@ use aya_ebpf::programs::TcContext;
 use flow_balance::{PathId, Paths as _, RemoteBacklogs};
 use splitter_policy::buffer::{Buffer, BufferMut};
 use splitter_policy::fabric::{
-    self, Agreement, FabricCounters, FabricPass, FabricStep, MAX_LEAVES,
+    self, Agreement, FabricCounters, FabricPass, FabricStep, Heard, MAX_LEAVES, Report,
 };
 use splitter_policy::paths::{LivePaths, SitePaths, TunnelQueues, wire_bytes};
 use splitter_policy::sites::SiteKey;
@@ -97,24 +97,32 @@ pub fn spine_egress(context: TcContext) -> i32 {
 
 #[inline(always)]
 fn leave(context: &TcContext) -> Result<FabricStep, FabricPass> {
-    fabric::leave_leaf(&mut ack(context)?, agreement()?, leaf_at)
+    let is_from_host = || came_by(context).is_none();
+    fabric::leave_leaf(&mut ack(context)?, agreement()?, is_from_host, leaf_at)
 }
 
 #[inline(always)]
 fn enter(context: &TcContext) -> Result<FabricStep, FabricPass> {
-    let report = fabric::enter_leaf(&mut ack(context)?, agreement()?, leaf_at)?;
-    let Some(report) = report else {
-        return Ok(FabricStep::Restored);
-    };
-    let path = port_of(context).ok_or(FabricPass::UnknownPort)?;
-    let remote = REMOTE.get_ptr_mut(report.leaf);
+    let heard = fabric::enter_leaf(&mut ack(context)?, agreement()?, leaf_at)?;
+    if let Heard::Report(report) = heard
+        && note(context, &report).is_none()
+    {
+        return Ok(FabricStep::Unread);
+    }
+    Ok(heard.step())
+}
+
+/// Notes what a spine has reported; `None` where it cannot be told of which port.
+#[inline(always)]
+fn note(context: &TcContext, report: &Report) -> Option<()> {
+    let path = port_of(context)?;
     // SAFETY: the value stays mapped while the program runs, and is made of integers. Of two reports at a
     // time either may stay.
-    let remote = unsafe { &mut *remote.ok_or(FabricPass::UnknownLeaf)? };
+    let remote = unsafe { &mut *REMOTE.get_ptr_mut(report.leaf)? };
     remote
         .behind_mut(path)
         .report(report.backlog_ns, clock::monotonic_ns());
-    Ok(FabricStep::Read)
+    Some(())
 }
 
 #[inline(always)]
@@ -149,7 +157,18 @@ fn ports() -> Option<LivePaths<'static, KernelWord>> {
 #[inline(always)]
 fn port_of(context: &TcContext) -> Option<PathId> {
     // SAFETY: the context is the one that the kernel passed to the program.
-    let device = unsafe { (*context.skb.skb).ifindex };
+    port_at(unsafe { (*context.skb.skb).ifindex })
+}
+
+/// The port of the fabric by which a packet has come in that leaves now; `None` of what hosts have sent.
+#[inline(always)]
+fn came_by(context: &TcContext) -> Option<PathId> {
+    // SAFETY: the context is the one that the kernel passed to the program.
+    port_at(unsafe { (*context.skb.skb).ingress_ifindex })
+}
+
+#[inline(always)]
+fn port_at(device: u32) -> Option<PathId> {
     // SAFETY: a plain integer, which the agent may replace while it is read.
     let number = unsafe { PORT_NUMBERS.get(&device).copied() }?;
     Some(PathId::from_low_bits(number.into()))

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const DSCP: u8 = 42;
+const DSCP: u8 = 41;
 const QUEUE_NS: u64 = 25_000_000;
 const LEAF: u32 = 7;
 
@@ -15,6 +15,10 @@ fn agreement(hops: u8) -> Agreement {
 
 fn is_a_leaf(_: &SiteKey) -> Option<u32> {
     Some(LEAF)
+}
+
+fn from_host() -> bool {
+    true
 }
 
 /// A pure ACK as its host sends it, of either family.
@@ -97,14 +101,14 @@ struct Way {
     without: Vec<u8>,
     left: Result<FabricStep, FabricPass>,
     reports: Vec<FabricStep>,
-    entered: Result<Option<Report>, FabricPass>,
+    entered: Result<Heard, FabricPass>,
 }
 
 fn travel(sent: &[u8], agreement: &Agreement, spines: &[Spine]) -> Way {
     let (mut with, mut without) = (sent.to_vec(), sent.to_vec());
     route(&mut with);
     route(&mut without);
-    let left = leave_leaf(&mut with[..], agreement, is_a_leaf);
+    let left = leave_leaf(&mut with[..], agreement, from_host, is_a_leaf);
     let mut reports = Vec::new();
     for spine in spines {
         if let Some(backlog_ns) = spine {
@@ -162,13 +166,13 @@ proptest! {
         let first = spines.iter().find_map(|it| *it).filter(|_| is_written);
         prop_assert_eq!(way.reports.len(), usize::from(first.is_some()));
         match (way.entered, first) {
-            (Ok(Some(report)), Some(backlog_ns)) => {
+            (Ok(Heard::Report(report)), Some(backlog_ns)) => {
                 prop_assert_eq!(report.leaf, LEAF);
                 prop_assert!(report.backlog_ns <= backlog_ns);
                 let highest_ns = QUEUE_NS / 31 * 30;
                 prop_assert!(backlog_ns.min(highest_ns) - report.backlog_ns < QUEUE_NS / 31 + 1);
             }
-            (Ok(None), None) => prop_assert!(is_written),
+            (Ok(Heard::Nothing), None) => prop_assert!(is_written),
             (Err(reason), None) => {
                 prop_assert!(!is_written);
                 prop_assert_eq!(reason, FabricPass::NotWritten);
@@ -198,7 +202,7 @@ proptest! {
         let agreement = agreement(hops);
         let mut frame = ack(is_v6, 64, 0);
         route(&mut frame);
-        prop_assert_eq!(leave_leaf(&mut frame[..], &agreement, is_a_leaf), Ok(FabricStep::Written));
+        prop_assert_eq!(leave_leaf(&mut frame[..], &agreement, from_host, is_a_leaf), Ok(FabricStep::Written));
         for spine in &spines {
             if let Some(backlog_ns) = spine {
                 let _ = pass_spine(&mut frame[..], &agreement, || Some(*backlog_ns));
@@ -212,7 +216,7 @@ proptest! {
 }
 
 #[test]
-fn mark_with_other_hops_than_agreed_is_left_alone() {
+fn mark_with_other_hops_than_agreed_is_restored_and_not_read() {
     let agreement = agreement(3);
     for field in 0..=u8::MAX {
         let sent = ack(false, field, DSCP << 2);
@@ -227,7 +231,18 @@ fn mark_with_other_hops_than_agreed_is_left_alone() {
         assert_eq!(spine, expected, "{field}");
         let mut frame = sent.clone();
         let leaf = enter_leaf(&mut frame[..], &agreement, is_a_leaf);
-        assert_eq!(leaf.is_ok(), matches!(field & 7, 5 | 6), "{field}");
+        // The hops agreed on decide about reports alone.
+        let expected = match (field & 7, field >> 3) {
+            (5 | 6, 0) => Ok(FabricStep::Restored),
+            (5 | 6, _) => Ok(FabricStep::Read),
+            (1..=4, _) => Ok(FabricStep::Unread),
+            _ => Err(FabricPass::Hops),
+        };
+        assert_eq!(leaf.map(|it| it.step()), expected, "{field}");
+        match leaf {
+            Ok(_) => assert_eq!(frame, ack(false, 57 + (field & 7), 0)),
+            Err(_) => assert_eq!(frame, sent),
+        }
     }
 }
 
@@ -260,7 +275,7 @@ fn all_but_pure_acks_pass() {
     for mut frame in others {
         restore_checksum(&mut frame);
         let sent = frame.clone();
-        let left = leave_leaf(&mut frame[..], &agreement, is_a_leaf);
+        let left = leave_leaf(&mut frame[..], &agreement, from_host, is_a_leaf);
         assert_eq!(left, Err(FabricPass::NotPureAck), "{sent:02x?}");
         assert_eq!(frame, sent);
     }
@@ -271,36 +286,85 @@ fn acks_that_report_congestion_are_written() {
     for ecn in [0x40, 0x80, 0xc0] {
         let mut frame = ack(false, 63, 0);
         frame[47] |= ecn;
-        let left = leave_leaf(&mut frame[..], &agreement(3), is_a_leaf);
+        let left = leave_leaf(&mut frame[..], &agreement(3), from_host, is_a_leaf);
         assert_eq!(left, Ok(FabricStep::Written));
     }
 }
 
+fn host(site: u8) -> SiteKey {
+    SiteKey::of_prefix(std::net::Ipv4Addr::new(10, site, 0, site + 1).into(), 32)
+}
+
 #[test]
 fn ends_are_looked_up_in_their_own_direction() {
-    let at = |last| SiteKey::of_prefix(std::net::Ipv4Addr::new(10, last, 0, last + 1).into(), 32);
-    let (agreement, asked) = (agreement(3), Cell::new(None));
+    let agreement = agreement(3);
+    // Both ends have to be known, or nobody may restore what is written.
+    for known in [1, 2] {
+        let mut frame = ack(false, 63, 0);
+        let sent = frame.clone();
+        let asked = Cell::new(0);
+        let only = |key: &SiteKey| {
+            asked.set(asked.get() + 1);
+            (*key == host(known)).then_some(LEAF)
+        };
+        let left = leave_leaf(&mut frame[..], &agreement, from_host, only);
+        assert_eq!(left, Err(FabricPass::UnknownLeaf));
+        assert_eq!(asked.get(), u32::from(known));
+        assert_eq!(frame, sent);
+    }
+    let mut frame = ack(false, 63, 0);
+    leave_leaf(&mut frame[..], &agreement, from_host, is_a_leaf).unwrap();
+    let asked = Cell::new(None);
     let ask = |key: &SiteKey| {
         asked.set(Some(*key));
-        None
+        Some(LEAF)
     };
-    let mut frame = ack(false, 63, 0);
-    let left = leave_leaf(&mut frame[..], &agreement, ask);
-    assert_eq!(left, Err(FabricPass::UnknownLeaf));
-    assert_eq!(asked.get(), Some(at(2)));
-    leave_leaf(&mut frame[..], &agreement, is_a_leaf).unwrap();
+    enter_leaf(&mut frame[..], &agreement, ask).unwrap();
+    assert_eq!(asked.get(), Some(host(1)));
+}
+
+#[test]
+fn what_comes_from_no_known_leaf_is_restored_and_not_read() {
+    let agreement = agreement(3);
+    let sent = ack(false, 63, 0);
+    for backlog_ns in [None, Some(7_000_000)] {
+        let mut frame = sent.clone();
+        leave_leaf(&mut frame[..], &agreement, from_host, is_a_leaf).unwrap();
+        let _ = pass_spine(&mut frame[..], &agreement, || backlog_ns);
+        let entered = enter_leaf(&mut frame[..], &agreement, |_| None);
+        assert_eq!(entered, Ok(Heard::Unknown));
+        assert_eq!(frame, sent);
+    }
+}
+
+#[test]
+fn leaf_takes_the_mark_off_its_hosts_acks_to_leaves_alone() {
+    let agreement = agreement(3);
+    let marked = ack(false, 63, DSCP << 2);
+    // Another leaf has written it, and this one is on its way.
+    let mut frame = ack(false, 4, DSCP << 2);
     let sent = frame.clone();
-    let entered = enter_leaf(&mut frame[..], &agreement, ask);
-    assert_eq!(entered, Err(FabricPass::UnknownLeaf));
-    assert_eq!(asked.get(), Some(at(1)));
+    let left = leave_leaf(&mut frame[..], &agreement, || false, is_a_leaf);
+    assert_eq!(left, Err(FabricPass::NotFromHost));
     assert_eq!(frame, sent);
+    // Nobody restores it where it goes.
+    let mut frame = marked.clone();
+    let only_source = |key: &SiteKey| (*key == host(1)).then_some(LEAF);
+    let left = leave_leaf(&mut frame[..], &agreement, from_host, only_source);
+    assert_eq!(left, Err(FabricPass::UnknownLeaf));
+    assert_eq!(frame, marked);
+    // Somebody would, wherever it comes from.
+    let only_destination = |key: &SiteKey| (*key == host(2)).then_some(LEAF);
+    let left = leave_leaf(&mut frame[..], &agreement, from_host, only_destination);
+    assert_eq!(left, Ok(FabricStep::Cleared));
+    assert_eq!(frame, ack(false, 63, 0));
 }
 
 #[test]
 fn spine_without_a_model_of_its_port_reports_nothing() {
     let agreement = agreement(3);
     let mut frame = ack(true, 63, 0);
-    leave_leaf(&mut frame[..], &agreement, is_a_leaf).unwrap();
+    leave_leaf(&mut frame[..], &agreement, from_host, is_a_leaf).unwrap();
     let sent = frame.clone();
     let passed = pass_spine(&mut frame[..], &agreement, || None);
     assert_eq!(passed, Err(FabricPass::UnknownPort));
@@ -319,7 +383,7 @@ fn nothing_is_written_before_there_is_an_agreement() {
     for field in 0..=u8::MAX {
         let sent = ack(false, field, 0);
         let mut frame = sent.clone();
-        assert!(leave_leaf(&mut frame[..], &none, is_a_leaf).is_err());
+        assert!(leave_leaf(&mut frame[..], &none, from_host, is_a_leaf).is_err());
         assert!(pass_spine(&mut frame[..], &none, || Some(1)).is_err());
         assert!(enter_leaf(&mut frame[..], &none, is_a_leaf).is_err());
         assert_eq!(frame, sent);
@@ -341,7 +405,7 @@ fn each_outcome_has_a_counter_of_its_own() {
     }
     let mut sum = counters;
     sum.add(&counters);
-    assert_eq!(FabricStep::ALL.map(|it| sum.done(it)), [2, 4, 6, 8, 10]);
+    assert_eq!(FabricStep::ALL.map(|it| sum.done(it)), [2, 4, 6, 8, 10, 12]);
     let passed = FabricPass::ALL.map(|it| sum.passed(it));
-    assert_eq!(passed, [12, 14, 16, 18, 20, 22, 24, 26, 28]);
+    assert_eq!(passed, [14, 16, 18, 20, 22, 24, 26, 28, 30, 32]);
 }

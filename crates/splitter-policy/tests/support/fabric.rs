@@ -7,16 +7,17 @@ use super::checks::{changed_bits, checksum_is_right};
 use super::packet::{Packet, Upper};
 
 const IP: usize = 14;
-const DSCP: u8 = 42;
+const DSCP: u8 = 41;
 
 /// Pure ACKs of either family as a fabric's programs meet them: from a host, from one that has the fabric's
-/// mark, from a leaf, and from a spine.
+/// mark, from a leaf, from a spine, and by more routers than were agreed on.
 pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
     let seen = [
         ("leaves", 63, 0),
         ("leaves_marked", 63, DSCP),
         ("is_written", 6, DSCP),
         ("is_reported", 9 << 3 | 5, DSCP),
+        ("comes_far", 9 << 3 | 2, DSCP),
     ];
     let families = [("v4", Packet::tcp_v4()), ("v6", Packet::tcp_v6())];
     let frames = families.into_iter().flat_map(|(family, tcp)| {
@@ -61,7 +62,7 @@ pub(crate) fn check(frame: &[u8]) {
     let dscp = Dscp::new(DSCP).expect("six bits");
     let agreement = Agreement::new(dscp, 3, 25_000_000).expect("it is possible");
     let mut left = frame.to_vec();
-    let leaving = leave_leaf(&mut left[..], &agreement, |_| Some(1));
+    let leaving = leave_leaf(&mut left[..], &agreement, || true, |_| Some(1));
     check_changes(frame, &left, leaving.is_ok());
     if leaving == Ok(FabricStep::Written) && has_right_checksum(frame) {
         let mut restored = left.clone();

@@ -86,6 +86,13 @@ impl FabricConfig {
         }
     }
 
+    /// Tells if Linux's `pfifo_fast` and `prio` have the fabric's ACKs wait among best effort. They sort by
+    /// three bits of the former TOS, two of which are the DSCP's.
+    #[must_use]
+    pub fn is_best_effort(&self) -> bool {
+        self.fabric.dscp.get() & 0b110 == 0
+    }
+
     /// Returns the directory of its pinned programs, maps and links: apart from those of instances that
     /// split.
     #[must_use]
@@ -111,11 +118,11 @@ mod tests {
     use super::*;
     use crate::sections::FabricRole;
 
-    const LEAF: &str = "[fabric]\nrole = 'leaf'\ndscp = 42\n\
+    const LEAF: &str = "[fabric]\nrole = 'leaf'\ndscp = 41\n\
         [[fabric.ports]]\ndevice = 'up0'\n[[fabric.ports]]\ndevice = 'up1'\n\
         [[fabric.leaves]]\nnumber = 0\nprefixes = ['10.1.0.0/16']\n\
         [[fabric.leaves]]\nnumber = 1\nprefixes = ['10.2.0.0/16', '2001:db8:2::/48']\n";
-    const SPINE: &str = "[fabric]\nrole = 'spine'\ndscp = 42\nhops = 4\nqueue_ms = 10\n\
+    const SPINE: &str = "[fabric]\nrole = 'spine'\ndscp = 41\nhops = 4\nqueue_ms = 10\n\
         [[fabric.ports]]\ndevice = 'leaf0'\nrate_mbit = 100\n[metrics]\naddress = '[::1]:9000'\n";
 
     fn parse(text: &str) -> Result<FabricConfig, String> {
@@ -126,7 +133,7 @@ mod tests {
     fn leaf_and_spine_are_read_with_their_defaults() {
         let leaf = parse(LEAF).unwrap();
         assert_eq!(leaf.fabric.role, FabricRole::Leaf);
-        assert_eq!((leaf.fabric.hops, leaf.fabric.dscp.get()), (3, 42));
+        assert_eq!((leaf.fabric.hops, leaf.fabric.dscp.get()), (3, 41));
         assert_eq!(leaf.fabric.queue, Duration::from_millis(25));
         assert_eq!(leaf.fabric.ports[1].device.as_str(), "up1");
         assert_eq!(leaf.fabric.leaves[1].prefixes.len(), 2);
@@ -135,6 +142,11 @@ mod tests {
             leaf.pin_dir(),
             Path::new("/sys/fs/bpf/splitter-fabric/default")
         );
+        assert!(leaf.is_best_effort());
+        for (dscp, expected) in [(40, true), (42, false), (44, false), (49, true)] {
+            let other = parse(&LEAF.replace("dscp = 41", &format!("dscp = {dscp}"))).unwrap();
+            assert_eq!(other.is_best_effort(), expected, "{dscp}");
+        }
         let spine = parse(SPINE).unwrap();
         assert_eq!(spine.fabric.role, FabricRole::Spine);
         assert_eq!((spine.fabric.hops, spine.fabric.queue.as_millis()), (4, 10));
@@ -158,10 +170,10 @@ mod tests {
                 "give one of \"leaf\", \"spine\"",
             ),
             (
-                replaced(LEAF, "dscp = 42\n", ""),
+                replaced(LEAF, "dscp = 41\n", ""),
                 "fabric.dscp: this key is required",
             ),
-            (replaced(LEAF, "dscp = 42", "dscp = 64"), "fabric.dscp = 64"),
+            (replaced(LEAF, "dscp = 41", "dscp = 64"), "fabric.dscp = 64"),
             (replaced(SPINE, "hops = 4", "hops = 7"), "fabric.hops = 7"),
             (replaced(SPINE, "hops = 4", "hops = 2"), "fabric.hops = 2"),
             (

@@ -3,15 +3,17 @@
 //! Everything is pinned below a directory of its own, so that ACKs are written and restored on while no
 //! agent runs; a note there says of which build and role the programs are.
 
+mod placing;
+
 use std::borrow::Cow;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use aya::include_bytes_aligned;
 use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use aya::programs::SchedClassifier;
-use aya::{EbpfLoader, include_bytes_aligned};
 use flow_balance::{RemoteBacklogs, ServiceTime};
 use splitter_config::{Fabric, FabricRole};
 use splitter_netlink::Interfaces;
@@ -20,7 +22,6 @@ use splitter_policy::paths::{SitePaths, TunnelPath};
 use splitter_policy::sites::SiteKey;
 
 use super::error::{map_error, program_error, typed};
-use super::load::load_error;
 use super::object::OVERRIDE_VARIABLE;
 use super::shapes::Shape;
 use super::{AttachedMode, KernelError, PathQueues, Pins, TcSide, chain};
@@ -32,6 +33,8 @@ const PORTS: &str = "PORTS";
 const PORT_QUEUES: &str = "PORT_QUEUES";
 const REMOTE: &str = "REMOTE";
 const COUNTERS: &str = "FABRIC_COUNTERS";
+/// The note that what is in place is to stay.
+const KEPT: &str = "kept";
 const MAPS: [&str; 7] = [
     AGREEMENT,
     LEAVES,
@@ -132,56 +135,6 @@ impl FabricDataplane {
         are_there.then_some(Self { pins, role })
     }
 
-    /// Puts the programs of a configuration in place on the ports that there are, or goes on with those of
-    /// the same build that are there. What was there of another build or role is replaced.
-    ///
-    /// # Errors
-    /// Of the kernel. A port whose device is not there is none of them: it is attached to by another call.
-    pub fn up(
-        bpffs: &Path,
-        directory: &Path,
-        fabric: &Fabric,
-        interfaces: &Interfaces,
-    ) -> Result<Self, KernelError> {
-        let pins = Pins::new(bpffs, directory);
-        pins.prepare()?;
-        let object = fabric_object().map_err(|source| KernelError::Pin {
-            path: directory.to_owned(),
-            source,
-        })?;
-        let note = build_note(&pins, &object, fabric.role);
-        let found = Self::open(bpffs, directory);
-        let plane = match found {
-            Some(plane) if plane.role == fabric.role && note.exists() => plane,
-            _ => {
-                Self::down(bpffs, directory)?;
-                pins.prepare()?;
-                load(&pins, &object, fabric.role)?;
-                make_note(&note)?;
-                let role = fabric.role;
-                Self { pins, role }
-            }
-        };
-        plane.configure(fabric, interfaces)?;
-        plane.attach(fabric, interfaces)?;
-        Ok(plane)
-    }
-
-    /// Takes everything in `directory` back; nothing there is no error. What is written is restored to
-    /// the last: a leaf ceases to write first.
-    ///
-    /// # Errors
-    /// When something cannot be detached or removed.
-    pub fn down(bpffs: &Path, directory: &Path) -> Result<(), KernelError> {
-        let pins = Pins::new(bpffs, directory);
-        for (side, devices) in attached_devices(&pins) {
-            for device in devices {
-                chain::detach(&pins, side, &device)?;
-            }
-        }
-        pins.remove()
-    }
-
     /// Returns what the machine is.
     #[must_use]
     pub fn role(&self) -> FabricRole {
@@ -203,7 +156,7 @@ impl FabricDataplane {
     }
 
     fn kept(&self) -> PathBuf {
-        self.pins.root().join("kept")
+        self.pins.root().join(KEPT)
     }
 
     /// Looks how the programs are attached to the ports of a configuration.
@@ -343,50 +296,10 @@ impl FabricDataplane {
         }
         Ok(())
     }
-
-    /// Attaches to each port what is not there yet; on a leaf what restores first. Lets ports go that are
-    /// of the configuration no more.
-    fn attach(&self, fabric: &Fabric, interfaces: &Interfaces) -> Result<(), KernelError> {
-        for (side, devices) in attached_devices(&self.pins) {
-            let is_port = |it: &String| fabric.ports.iter().any(|port| port.device.as_str() == it);
-            for device in devices.iter().filter(|it| !is_port(it)) {
-                chain::detach(&self.pins, side, device)?;
-            }
-        }
-        for port in self.port_states(fabric, interfaces)? {
-            let sides = [TcSide::Ingress, TcSide::Egress];
-            let programs = fabric_programs(self.role).into_iter();
-            for ((side, name), mode) in sides.into_iter().zip(programs).zip(port.attached) {
-                if mode.is_none() {
-                    chain::detach(&self.pins, side, &port.device)?;
-                    let (_, mut program) = self.program(name)?;
-                    chain::attach(&mut program, &self.pins, side, &port.device, port.index)?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The devices at which something of ours may be attached: what writes before what restores.
-fn attached_devices(pins: &Pins) -> [(TcSide, Vec<String>); 2] {
-    [
-        (TcSide::Egress, pins.counted_devices().unwrap_or_default()),
-        (
-            TcSide::Ingress,
-            pins.linked_interfaces().unwrap_or_default(),
-        ),
-    ]
 }
 
 fn program_pin(pins: &Pins, name: &str) -> PathBuf {
     pins.root().join(name)
-}
-
-/// A note by its name alone, which the file system of pins has directories for.
-fn build_note(pins: &Pins, object: &[u8], role: FabricRole) -> PathBuf {
-    let digest = blake3::hash(object).to_hex();
-    pins.root().join(format!("build-{role}-{}", &digest[..16]))
 }
 
 fn make_note(path: &Path) -> Result<(), KernelError> {
@@ -401,29 +314,4 @@ fn unless_gone(removed: Result<(), MapError>) -> Result<(), MapError> {
         Err(MapError::KeyNotFound) => Ok(()),
         other => other,
     }
-}
-
-/// Loads a role's programs, and pins them and all maps.
-fn load(pins: &Pins, object: &[u8], role: FabricRole) -> Result<(), KernelError> {
-    let mut ebpf = EbpfLoader::new().load(object)?;
-    for name in MAPS {
-        let path = pins.map(name);
-        let kind = "map";
-        let map = ebpf.map_mut(name);
-        let map = map.ok_or(KernelError::Missing { kind, name })?;
-        map.pin(&path)
-            .map_err(|source| KernelError::PinObject { path, source })?;
-    }
-    for name in fabric_programs(role) {
-        let kind = "program";
-        let program: Option<&mut SchedClassifier> =
-            ebpf.program_mut(name).and_then(|it| it.try_into().ok());
-        let program = program.ok_or(KernelError::Missing { kind, name })?;
-        program.load().map_err(load_error(name))?;
-        let path = program_pin(pins, name);
-        program
-            .pin(&path)
-            .map_err(|source| KernelError::PinObject { path, source })?;
-    }
-    Ok(())
 }

@@ -150,9 +150,13 @@ async fn reconcile(
     netlink: &Netlink,
 ) -> Result<Vec<FabricPortState>, FabricError> {
     let interfaces = netlink.interfaces().await?;
-    let ports = state.note_ports(&interfaces)?;
-    if ports.iter().all(FabricPortState::is_attached) {
-        return Ok(ports);
+    match state.note_ports(&interfaces) {
+        Ok(ports) if ports.iter().all(FabricPortState::is_attached) => return Ok(ports),
+        Ok(_) => {}
+        // Somebody has removed the pins, say.
+        Err(error) => {
+            tracing::warn!(event = "fabric_lost", %error, "what was in place is not there; putting it there again");
+        }
     }
     put_in_place(config, &interfaces)?;
     Ok(state.note_ports(&interfaces)?)

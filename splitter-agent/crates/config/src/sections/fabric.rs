@@ -53,13 +53,15 @@ section! {
             whole(1..=63).except(
                 0,
                 "ACKs that no leaf has written have DSCP 0",
-                "give a number from 1 to 63 that nothing else in the fabric uses, such as 42",
+                "give a number from 1 to 63 that nothing else in the fabric uses, such as 41",
             ),
         )
-        .required("give the DSCP that all leaves and spines have agreed on, such as dscp = 42")
+        .required("give the DSCP that all leaves and spines have agreed on, such as dscp = 41")
         .trade_off(
             "The same everywhere, and nobody else's: queues and filters of the fabric treat it as \
-             best effort. A leaf takes it off hosts' own ACKs.",
+             best effort. For `pfifo_fast` and `prio` of Linux one is that leaves a rest of 0 or 1 by 8, \
+             such as 41: they go by old meanings of these bits (TOS), and 42 waits behind all other \
+             traffic. A leaf takes it off hosts' own ACKs.",
         );
 
         /// So many routers are between two hosts of different leaves at most, both leaves counted.
