@@ -338,7 +338,7 @@ pub struct Report {
     pub backlog_ns: u64,
 }
 
-/// What a leaf has found in an ACK that it has restored.
+/// Contents of an ACK that a leaf has restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// A spine has reported.

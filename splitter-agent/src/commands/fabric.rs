@@ -14,7 +14,7 @@ use splitter_agent::metrics::fabric_registry;
 use splitter_config::{FABRIC_PATH, FabricConfig, FabricRole};
 use splitter_datapath::clock::monotonic_ns;
 use splitter_datapath::{FabricDataplane, FabricPortState, fabric_programs};
-use splitter_instance::fabric::{FabricError, FabricState, keep_up};
+use splitter_instance::fabric::{FabricError, FabricState, cease, keep_up, warn_of_dscp};
 use splitter_instance::privileges::drop_unneeded;
 use splitter_netlink::Netlink;
 use splitter_policy::fabric::{FabricPass, FabricStep};
@@ -80,13 +80,7 @@ async fn run(config: &FabricConfig, path: &Path) -> Result<()> {
             "left in place what `splitter fabric up` had brought up"
         );
     } else {
-        FabricDataplane::cease(&config.bpffs, &config.pin_dir(), config.fabric.role)?;
-        if config.fabric.role == FabricRole::Leaf {
-            tracing::info!(
-                event = "restores_on",
-                "writes no more, and restores what other leaves write until `splitter fabric down`"
-            );
-        }
+        cease(config)?;
     }
     drop(stop);
     if !serving.is_finished() {
@@ -106,14 +100,6 @@ fn warn_of_absent(config: &FabricConfig, state: &FabricState) {
             "not all ports are there; they are attached to when they come"
         );
     }
-}
-
-fn warn_of_dscp(config: &FabricConfig) {
-    tracing::warn!(
-        event = "dscp_not_best_effort",
-        dscp = config.fabric.dscp.get(),
-        "`pfifo_fast` and `prio` do not treat this DSCP as best effort; take one that leaves a rest of 0 or 1 by 8, such as 41"
-    );
 }
 
 async fn up(config: &FabricConfig) -> Result<()> {
@@ -242,10 +228,9 @@ async fn status(config: &FabricConfig, as_json: bool) -> Result<()> {
         let remote: Vec<_> = remote
             .map(|(leaf, ms)| format!("{leaf}: {ms:.1} ms"))
             .collect();
-        let attached = attachment(&port);
         table.row([
             port.device,
-            attached.to_owned(),
+            port.mode.unwrap_or("no").to_owned(),
             port.backlog_ms
                 .map_or("-".to_owned(), |it| format!("{it:.1} ms")),
             remote.join(", "),
@@ -262,15 +247,6 @@ async fn status(config: &FabricConfig, as_json: bool) -> Result<()> {
         table.row([name.to_owned(), count.to_string()]);
     }
     print(table.to_text())
-}
-
-/// How the programs are attached; a leaf whose `run` has ended restores still.
-const fn attachment(port: &ShownPort) -> &'static str {
-    match port.mode {
-        Some(mode) if port.attached => mode,
-        Some(_) => "ingress alone",
-        None => "no",
-    }
 }
 
 async fn shown_ports(config: &FabricConfig, plane: &FabricDataplane) -> Result<Vec<ShownPort>> {

@@ -119,6 +119,31 @@ fn put_in_place(
     )?)
 }
 
+/// Ends what the role writes; a leaf restores on.
+///
+/// # Errors
+/// When something cannot be detached or removed.
+pub fn cease(config: &FabricConfig) -> Result<(), KernelError> {
+    let role = config.fabric.role;
+    FabricDataplane::cease(&config.bpffs, &config.pin_dir(), role)?;
+    if role == FabricRole::Leaf {
+        tracing::info!(
+            event = "restores_on",
+            "writes no more, and restores what other leaves write until `splitter fabric down`"
+        );
+    }
+    Ok(())
+}
+
+/// Warns that a DSCP is none that Linux's queues take for best effort.
+pub fn warn_of_dscp(config: &FabricConfig) {
+    tracing::warn!(
+        event = "dscp_not_best_effort",
+        dscp = config.fabric.dscp.get(),
+        "`pfifo_fast` and `prio` do not treat this DSCP as best effort; take one that leaves a rest of 0 or 1 by 8, such as 41"
+    );
+}
+
 /// Keeps the programs at the ports, also at those that come back, and holds a spine's models against its
 /// queues, as long as it is polled.
 pub async fn keep_up(
