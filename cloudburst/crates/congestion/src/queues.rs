@@ -129,6 +129,13 @@ struct PathDelays {
 pub struct QueueSet(u8);
 
 impl QueueSet {
+    /// Adds a queue to the set, if that is so.
+    pub fn insert_if(&mut self, is_so: bool, queue: usize) {
+        if is_so {
+            self.insert(queue);
+        }
+    }
+
     /// Adds a queue to the set.
     pub fn insert(&mut self, queue: usize) {
         self.0 |= 1_u8.wrapping_shl(queue as u32);

@@ -109,9 +109,7 @@ impl PeerPaths {
         news.received = news.received.saturating_add(report.received);
         news.lost = news.lost.saturating_add(report.lost);
         news.queues.insert(report.through);
-        if report.lost > 0 {
-            news.lossy.insert(report.through);
-        }
+        news.lossy.insert_if(report.lost > 0, report.through);
         let resolved = report.resolved;
         let lost = f64::from(report.lost) / f64::from(report.sent.max(1));
         let delivered = (resolved.bytes as f64 * (1.0 - lost)) as u64;
