@@ -4,7 +4,7 @@
 //!
 //! The near level has a bucket for each 2^8 ns, the middle one for each 2^10 of these, the far one
 //! for each 2^11 of those. When time enters a bucket of an upper level, its events move one level
-//! down, in order; when it enters one of the near level, they are [sorted](super::event_bucket).
+//! down, in order; when it enters one of the near level, they are sorted.
 //!
 //! Under load an event is pending for every nanosecond of the next few microseconds, so what a run
 //! costs is decided by the cache lines that the wheel touches. An event is a time and a number, eight
