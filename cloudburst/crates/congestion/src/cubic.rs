@@ -103,7 +103,7 @@ mod tests {
         assert!((window - 1e6).abs() < 2e4, "{window}");
     }
 
-    /// Of several flows one has lost something: the others' parts of the window are what they were.
+    /// The other flows' parts of the window are what they were where one of several has lost something.
     #[test]
     fn fast_convergence_is_of_the_part_that_was_reduced() {
         for (kept, w_max) in [(BETA, 85.0), (0.925, 96.25)] {

@@ -11,7 +11,7 @@ use cloudburst_wire::Time;
 
 /// Growth in a round trip up to what is due.
 const DUE_GROWTH: f64 = 0.5;
-/// What was due to more flows is not due to this part of them.
+/// Part of the flows that a window was granted for, below which what was due to them is not due any more.
 const FEWER: f64 = 0.5;
 
 /// Flows that the window stands for.
@@ -19,7 +19,7 @@ const FEWER: f64 = 0.5;
 pub(super) struct Flows {
     shares: QueueShares,
     count: f64,
-    /// As many as the window was ever allowed to be.
+    /// Most flows that the window was granted for so far.
     granted: f64,
     /// The window that is due with that.
     due: f64,
@@ -74,7 +74,7 @@ impl AdaptiveController {
         self.flows.count * self.datagram
     }
 
-    /// Whether a report is of what was sent after the last reduction for losses in these queues.
+    /// Tells if a report is of what was sent after the last reduction for losses in these queues.
     pub(super) fn is_new(&self, news: &Acknowledged, queues: QueueSet) -> bool {
         news.newest_sent_at
             .is_some_and(|at| queues.iter().any(|queue| at > self.recovery_until[queue]))

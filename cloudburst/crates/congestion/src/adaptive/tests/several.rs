@@ -163,7 +163,7 @@ fn slow_start_multiplies_nothing() {
     assert_eq!(flows.grow_to_due(1e4, 1e3), Some(1.05e4));
 }
 
-/// What is lost without a queue may be chance, which is found out by sending 0.7 of what it was.
+/// Losses without a queue may be chance, which is found out by sending 0.7 of what it was.
 #[test]
 fn losses_without_a_queue_reduce_all_of_the_window() {
     let mut rig = beside(&[1_000; 4]);
