@@ -100,7 +100,8 @@ fn balancers_of_the_splitter_are_measured() -> TestResult {
         out.path(),
         "3x2-asym2.5-web_search-load0.3",
         "tr,letflow,tr_paper",
-        2,
+        // In two, with some thirty flows, the slower path had 0.511 of the packets once.
+        5,
     );
     let output = command.args(["--leaves", "3"]).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -121,8 +122,7 @@ fn balancers_of_the_splitter_are_measured() -> TestResult {
         assert!((0.0..20_000.0).contains(&error_us), "{row}");
         // Both are used, by what predicts arrivals the faster one more.
         let share = row["path_share"][1].as_f64().expect("a number");
-        // In two seconds of some thirty flows chance makes a tenth of it: 0.51 was seen beside other work.
-        let most = if row["scheme"] == "letflow" { 0.9 } else { 0.6 };
+        let most = if row["scheme"] == "letflow" { 0.9 } else { 0.5 };
         assert!((0.02..most).contains(&share), "{row}");
         assert!(row["predicted_mean_ms"].as_f64() > Some(0.0), "{row}");
     }
