@@ -32,6 +32,9 @@ const FORGET_AFTER: Duration = REJECT_AFTER.saturating_add(OVERLAP);
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 /// How old an offer may become: its time must still be believed when it arrives.
 const OFFER_LIFETIME: Duration = Duration::from_secs(5);
+/// The longest pause before it is sent by itself again, unless answers take longer, and how often the pause doubles.
+const MOST_OFFER_PAUSE: Duration = Duration::from_secs(1);
+const MOST_DOUBLINGS: u32 = 10;
 /// How long a peer may leave datagrams unanswered until it may have lost its keys.
 const SUSPECT_AFTER: Duration = Duration::from_millis(200);
 
@@ -64,8 +67,9 @@ pub struct PendingOffer {
     made_at: Time,
     /// True if it brings a token.
     pub has_token: bool,
-    /// When it was last sent without a message.
-    pub sent_at: Option<Time>,
+    /// When it was last sent without a message, and how often.
+    sent_at: Option<Time>,
+    times_sent: u32,
 }
 
 /// Keys of both directions, and what they are known by.
@@ -113,7 +117,22 @@ impl PendingOffer {
             made_at: now,
             has_token,
             sent_at: None,
+            times_sent: 0,
         }
+    }
+
+    /// Takes the turn to send it without a message, if the pause since the last time is over: `pause` at first, twice as long
+    /// each time up to a second (RFC 8085 §3.1.1). Returns true if it is to be sent.
+    pub fn take_turn(&mut self, now: Time, pause: Duration) -> bool {
+        let doublings = self.times_sent.saturating_sub(1).min(MOST_DOUBLINGS);
+        let longest = MOST_OFFER_PAUSE.max(pause);
+        let pause = pause.saturating_mul(1 << doublings).min(longest);
+        let is_due = self.sent_at.is_none_or(|at| now.since(at) >= pause);
+        if is_due {
+            self.sent_at = Some(now);
+            self.times_sent = self.times_sent.saturating_add(1);
+        }
+        is_due
     }
 
     /// Returns true if its acceptance would still be taken in time.

@@ -16,7 +16,7 @@ use crate::{
     time::Time,
 };
 
-/// How often an offer that goes beside messages is sent, unless answers take longer.
+/// The pause after which an offer that goes beside messages is sent again at first, unless answers take longer.
 const OFFER_PAUSE: Duration = Duration::from_millis(50);
 
 /// Clocks of hosts differ by less than this part (oscillators: 0.01 %, and while NTP slews them
@@ -76,14 +76,8 @@ impl Handshake {
         }
         let pause = ack_timeout.saturating_mul(2).max(OFFER_PAUSE);
         let session = self.sessions.get_mut(id);
-        let Some(pending) = session.and_then(|it| it.associations.pending.as_mut()) else {
-            return false;
-        };
-        let is_due = pending.sent_at.is_none_or(|at| now.since(at) >= pause);
-        if is_due {
-            pending.sent_at = Some(now);
-        }
-        is_due
+        let pending = session.and_then(|it| it.associations.pending.as_mut());
+        pending.is_some_and(|pending| pending.take_turn(now, pause))
     }
 
     /// Makes an offer to a peer of ours, which takes the place of the one before. A token comes with

@@ -341,6 +341,28 @@ fn a_restarted_receiver_is_found_in_one_round_trip() {
     }
 }
 
+/// Where most is lost, or somebody drops it, nobody knows whether the peer still has its keys. Twenty offers a second, as it
+/// was, were a third of what a sender may send into 90 % loss.
+#[test]
+fn offers_to_a_peer_that_does_not_answer_are_ever_more_seldom() {
+    for (mut pair, peer) in settled() {
+        pair.send(peer, 20_000);
+        pair.run(Duration::from_secs(1), |_, _| false);
+        let mut offers = 0;
+        let end = pair.now + Duration::from_millis(4_500);
+        while pair.now < end {
+            pair.send(peer, 20_000);
+            pair.run(Duration::from_millis(100), |from, datagram| {
+                let header = Header::parse(datagram).unwrap();
+                let is_offer = (header.form, header.kind) == (Form::Offer, PacketKind::Ping);
+                offers += u32::from(from == 0 && is_offer);
+                from == 0
+            });
+        }
+        assert!((2..=24).contains(&offers), "{offers} in 4.5 s");
+    }
+}
+
 /// A request from behind a translator of addresses that has chosen other ports is answered there.
 #[test]
 fn a_rebinding_is_survived_and_the_new_address_validated() {
