@@ -18,9 +18,12 @@
 //!
 //! A record holds answers only: what leads a packet to the stack is asked for anew each time.
 
+mod plain;
+
 use crate::buffer::BufferMut;
 use crate::flow::TunnelRole;
-use crate::forward::{FibLookup, Mac, decrement_hops};
+use crate::forward::{FibLookup, Mac, decrement_hops, readdress};
+pub use crate::next_hop::plain::{NextHops, forward_plain};
 use crate::prefix_lengths::MatchedBits;
 
 /// The generation of records that are right; the one value of its map, which the agent writes.
@@ -56,6 +59,24 @@ impl NextHopTrust {
     }
 }
 
+/// The fields of a packet that routing may look at, in words.
+pub trait RoutingKey {
+    /// The device that it came in by, and above it the first bytes of the header.
+    fn place(&self) -> u64;
+
+    /// Its destination, that of IPv4 in the first half of the first word.
+    fn destination(&self) -> [u64; 2];
+
+    /// Its address family, protocol and ports, and its source.
+    fn beyond(&self) -> [u64; 3];
+
+    /// The protocol that it carries.
+    fn protocol(&self) -> u8;
+
+    /// Its bytes, from the IP header on.
+    fn packet_bytes(&self) -> usize;
+}
+
 /// The question that a record answers, in words: what the kernel is asked, but the packet's length, as far
 /// as the destination; with the tunnel that the packet is for, and the link address that it came to. Where
 /// routing looks at everything, what lies beyond is compared apart.
@@ -84,7 +105,7 @@ impl Question {
 
     /// The question of a packet for a tunnel, as far as routing looks.
     #[inline(always)]
-    pub const fn new(asked: &FibLookup, role: TunnelRole, to: Mac, matched: MatchedBits) -> Self {
+    pub fn new<K: RoutingKey>(asked: &K, role: TunnelRole, to: Mac, matched: MatchedBits) -> Self {
         let (place, [first, second]) = (asked.place(), asked.destination());
         // Of two destinations that have the same bits one may have more of them.
         let head = to.bits()
@@ -108,7 +129,7 @@ impl Question {
 
     /// The question of that packet's flow alone, whatever routing looks at.
     #[inline(always)]
-    pub const fn of_one_flow(asked: &FibLookup, role: TunnelRole, to: Mac) -> Self {
+    pub fn of_one_flow<K: RoutingKey>(asked: &K, role: TunnelRole, to: Mac) -> Self {
         Self::new(asked, role, to, MatchedBits::EVERYTHING)
     }
 
@@ -120,7 +141,7 @@ impl Question {
 
     /// The index of the record that may answer it, of a packet that was asked for.
     #[inline(always)]
-    pub const fn index(&self, asked: &FibLookup) -> u32 {
+    pub fn index<K: RoutingKey>(&self, asked: &K) -> u32 {
         // Odd numbers without a pattern: the words of two packets differ in any of their bits.
         const FACTORS: [u64; 3] = [
             0x9e37_79b9_7f4a_7c15,
@@ -263,9 +284,9 @@ impl NextHop {
 
     /// Tells if the record answers the question for the packet that was asked for now.
     #[inline(always)]
-    pub const fn answers(
+    pub fn answers<K: RoutingKey>(
         &self,
-        (question, asked): (&Question, &FibLookup),
+        (question, asked): (&Question, &K),
         trust: &NextHopTrust,
         now_ns: u64,
     ) -> bool {
@@ -276,7 +297,7 @@ impl NextHop {
             && (!question.is_of_everything() || differ(self.beyond, asked.beyond()) == 0)
             && age_ns < Self::LIFETIME_NS
             && self.is_believed(trust)
-            && asked.packet_bytes() <= self.mtu
+            && asked.packet_bytes() <= usize::from(self.mtu)
     }
 
     /// The place of the device among those that packets are put into.
@@ -290,7 +311,7 @@ impl NextHop {
     #[inline(always)]
     pub fn forward<B: BufferMut + ?Sized>(&self, frame: &mut B) -> Option<()> {
         decrement_hops(frame)?;
-        frame.write(0, self.link)
+        readdress(frame, self.link)
     }
 }
 
