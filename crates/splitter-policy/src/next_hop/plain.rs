@@ -1,7 +1,7 @@
 //! Forwarding of plain TCP segments, which most packets are, by records alone.
 //!
 //! It does what [`FibLookup::fill`](crate::forward::FibLookup::fill), a [`Question`] and the record that answers
-//! it do, in a third of the instructions: headers are read where they lie, and what only the kernel would be asked is not kept.
+//! it do, in half the instructions: headers are read where they lie, and what only the kernel would be asked is not kept.
 
 use super::{NextHop, NextHopTrust, Question, RoutingKey};
 use crate::buffer::{Buffer, BufferMut};
