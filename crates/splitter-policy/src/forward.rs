@@ -9,9 +9,9 @@ use crate::buffer::{Buffer, BufferMut};
 use crate::dscp::Dscp;
 use crate::egress_counts::IpStart;
 use crate::flow::TunnelRole;
-use crate::next_hop::RoutingKey;
 use crate::packet::{ethertype, protocol};
 use crate::prefix_lengths::{MatchedBits, PrefixLengths};
+use crate::routing_key::RoutingKey;
 
 /// The reason why a packet that was split goes by the network stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,6 +25,7 @@ use crate::flow::TunnelRole;
 use crate::forward::{FibLookup, Mac, decrement_hops, readdress};
 pub use crate::next_hop::plain::{NextHops, forward_plain};
 use crate::prefix_lengths::MatchedBits;
+use crate::routing_key::RoutingKey;
 
 /// The generation of records that are right; the one value of its map, which the agent writes.
 #[repr(transparent)]
@@ -57,24 +58,6 @@ impl NextHopTrust {
     pub const fn is_given(&self, now_ns: u64) -> bool {
         now_ns < self.until_ns
     }
-}
-
-/// The fields of a packet that routing may look at, in words.
-pub trait RoutingKey {
-    /// The device that it came in by, and above it the first bytes of the header.
-    fn place(&self) -> u64;
-
-    /// Its destination, that of IPv4 in the first half of the first word.
-    fn destination(&self) -> [u64; 2];
-
-    /// Its address family, protocol and ports, and its source.
-    fn beyond(&self) -> [u64; 3];
-
-    /// The protocol that it carries.
-    fn protocol(&self) -> u8;
-
-    /// Its bytes, from the IP header on.
-    fn packet_bytes(&self) -> usize;
 }
 
 /// The question that a record answers, in words: what the kernel is asked, but the packet's length, as far

@@ -3,7 +3,7 @@
 //! It does what [`FibLookup::fill`](crate::forward::FibLookup::fill), a [`Question`] and the record that answers
 //! it do, in half the instructions: headers are read where they lie, and what only the kernel would be asked is not kept.
 
-use super::{NextHop, NextHopTrust, Question, RoutingKey};
+use super::{NextHop, NextHopTrust, Question};
 use crate::buffer::{Buffer, BufferMut};
 use crate::dscp::Dscp;
 use crate::egress_counts::IpStart;
@@ -16,6 +16,7 @@ use crate::packet::{
     ETHERNET_BYTES, PlainSegment, PlainV4, PlainV6, V4_TCP_AT, V6_TCP_AT, is_v4, protocol,
 };
 use crate::prefix_lengths::PrefixLengths;
+use crate::routing_key::RoutingKey;
 
 /// The records of next hops that a host keeps, and what it knows of them.
 pub trait NextHops {
