@@ -11,10 +11,12 @@ use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::XdpContext;
 use splitter_policy::clock::Clock as _;
 use splitter_policy::counters::Counters;
-use splitter_policy::egress_counts::{EgressCounts, Marked};
+use splitter_policy::egress_counts::{EgressCounts, IpStart, Marked};
 use splitter_policy::flow::TunnelRole;
 use splitter_policy::forward::{Fallback, FibLookup, Mac, TARGET_SLOTS as SLOTS, target};
-use splitter_policy::next_hop::{Generation, NextHop, NextHopTrust, Question, neighbour};
+use splitter_policy::next_hop::{
+    Generation, NextHop, NextHopTrust, NextHops, Question, forward_plain, neighbour,
+};
 use splitter_policy::prefix_lengths::{MatchedBits, PrefixLengths};
 
 use crate::clock::KernelClock;
@@ -75,10 +77,66 @@ static NEIGHBOURS: LruHashMap<u64, u64, 1_024> = LruHashMap::new();
 /// Redirects the frame into its tunnel; false when the stack is to forward it.
 #[inline(always)]
 pub fn redirect(context: &XdpContext, tunnel: TunnelRole) -> bool {
-    !is_shadow() && redirect_frame(context.as_ptr().cast(), tunnel as u64) == DONE
+    let frame = context.as_ptr().cast();
+    !is_shadow()
+        && (redirect_plain(frame, tunnel as u64) == DONE
+            || redirect_frame(frame, tunnel as u64) == DONE)
 }
 
 const DONE: u64 = 1;
+
+/// Redirects a plain segment for whose next hop there is a record, which most packets are. A function of its own,
+/// as the next: so the verifier checks the other once, and not for each place where this one gives up.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn redirect_plain(context: *mut xdp_md, tunnel: u64) -> u64 {
+    let context = XdpContext::new(context);
+    // SAFETY: the context is the one that the kernel passed to the program.
+    let device = unsafe { (*context.ctx).ingress_ifindex };
+    let tunnel = TunnelRole::numbered(tunnel);
+    let forwarded = forward_plain(&mut Frame::new(&context), device, tunnel, &KernelNextHops);
+    let Some((slot, ip)) = forwarded else {
+        return 0;
+    };
+    if let Some(counters) = counters() {
+        counters.redirected += 1;
+    }
+    count(&ip, slot);
+    DONE
+}
+
+/// This CPU's records, and what the agent says of them.
+struct KernelNextHops;
+
+impl NextHops for KernelNextHops {
+    #[inline(always)]
+    fn prefix_lengths(&self) -> &PrefixLengths {
+        // SAFETY: made of bytes, each of which the agent may replace while it is read.
+        unsafe { &*PREFIX_LENGTHS.as_ptr() }
+    }
+
+    #[inline(always)]
+    fn trust(&self) -> NextHopTrust {
+        trust()
+    }
+
+    #[inline(always)]
+    fn now_ns(&self) -> u64 {
+        now_ns()
+    }
+
+    #[inline(always)]
+    fn record(&self, index: u32) -> Option<&NextHop> {
+        // SAFETY: as the counters are, and nothing writes to it while this function runs.
+        record(index).map(|it| unsafe { &*it })
+    }
+
+    #[inline(always)]
+    fn redirect(&self, slot: u32) -> Option<()> {
+        // Takes effect only with the program's answer.
+        TARGETS.redirect(slot, 0).ok().map(|_| ())
+    }
+}
 
 /// Looks up the path of a frame and sends it there. A function of its own for the
 /// verifier, which checks it once, and for its own stack frame.
@@ -92,7 +150,7 @@ pub extern "C" fn redirect_frame(context: *mut xdp_md, tunnel: u64) -> u64 {
     match forward(&context, TunnelRole::numbered(tunnel), counters) {
         Ok((slot, asked)) => {
             counters.redirected += 1;
-            count(&asked, slot);
+            count(&asked.ip_start(), slot);
             DONE
         }
         Err(reason) => {
@@ -233,13 +291,12 @@ fn ask(context: &XdpContext, lookup: &mut FibLookup, tunnel: TunnelRole) -> Resu
 
 /// Counts a frame that is put into a device past the network stack, where no program sees it leave.
 #[inline(always)]
-fn count(asked: &FibLookup, slot: u32) -> Option<()> {
+fn count(ip: &IpStart, slot: u32) -> Option<()> {
     // Of what comes in by XDP nothing has a mark of the kernel yet.
     const NO_FWMARK: u32 = 0;
     // SAFETY: as the counters are.
     let counts = unsafe { &mut *REDIRECTED.get_ptr_mut(slot)? };
-    let ip = asked.ip_start();
-    let marked = Marked::of(&settings().config, NO_FWMARK, &ip);
+    let marked = Marked::of(&settings().config, NO_FWMARK, ip);
     counts.count(marked, ip.is_v6, 1, ip.frame_bytes());
     Some(())
 }

@@ -139,6 +139,11 @@ pub(crate) fn reed_solomon(size: &Size, simd: Simd) -> (&'static str, Box<dyn Co
         Simd::Avx512Gfni | Simd::Avx2 => {
             ("avx2", Box::new(ReedSolomon::new(size, engine::Avx2::new)))
         }
+        #[cfg(target_arch = "x86_64")]
+        Simd::Ssse3 => (
+            "ssse3",
+            Box::new(ReedSolomon::new(size, engine::Ssse3::new)),
+        ),
         #[cfg(target_arch = "aarch64")]
         Simd::Neon => ("neon", Box::new(ReedSolomon::new(size, engine::Neon::new))),
         _ => (

@@ -11,7 +11,7 @@ use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::Counters;
 
 use super::loaded::{LOOPBACK, Loaded};
-use super::{full_segment, next_port};
+use super::{full_segment, next_port, ordinary};
 
 /// Below this the system call itself, a microsecond or two, would show.
 pub(super) const FEWEST_RUNS: u64 = 100_000;
@@ -65,7 +65,7 @@ impl Case {
             program,
             config: PolicyConfig {
                 drain_margin_ns: 0,
-                ..PolicyConfig::default()
+                ..ordinary()
             },
             frame: full_segment().bytes(),
             runs_before: 1_000,

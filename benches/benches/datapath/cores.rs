@@ -10,7 +10,7 @@ use splitter_policy::thresholds::Thresholds;
 
 use super::case::thread_time;
 use super::loaded::Loaded;
-use super::{SHORT_RUNS, YARDSTICK, from_port, full_segment, gigabit, loaded};
+use super::{SHORT_RUNS, YARDSTICK, from_port, full_segment, gigabit, loaded, ordinary};
 
 /// Number of timed runs, of which the median is taken.
 const ROUNDS: usize = 7;
@@ -28,7 +28,7 @@ type Row = (&'static str, &'static str, PolicyConfig);
 pub(super) fn measure() -> Vec<(String, f64)> {
     let eager = PolicyConfig {
         drain_margin_ns: 0,
-        ..PolicyConfig::default()
+        ..ordinary()
     };
     let rated = PolicyConfig {
         short_service: gigabit(),

@@ -2,12 +2,11 @@
 
 use criterion::BenchmarkGroup;
 use criterion::measurement::WallTime;
-use splitter_policy::config::PolicyConfig;
 use splitter_policy::egress_counts::Marked;
 
 use super::case::{FEWEST_RUNS, thread_time};
 use super::loaded::Loaded;
-use super::{SHIPPED, full_segment};
+use super::{SHIPPED, full_segment, ordinary};
 
 /// The flow table is not looked at.
 const SMALL_TABLE: u32 = 4_096;
@@ -19,7 +18,7 @@ type Step = (&'static str, fn(&mut Loaded), u64);
 pub(super) fn measure(group: &mut BenchmarkGroup<'_, WallTime>) {
     let mut counting = Loaded::new(SHIPPED, SMALL_TABLE);
     counting.load_classifier("count_egress");
-    counting.set(PolicyConfig::default());
+    counting.set(ordinary());
     let steps: [Step; 3] = [
         ("count_elsewhere", |_| {}, 0),
         ("count_at_site", Loaded::count_at_site, 1),

@@ -13,7 +13,7 @@ use splitter_policy::thresholds::Thresholds;
 use super::case::{Case, Pace, RUNS_OF_A_TICK};
 use super::loaded::Loaded;
 use super::support::packet::Packet;
-use super::{TABLE_SIZE, TRACKED, YARDSTICK, full_segment, loaded_with_room, split};
+use super::{TABLE_SIZE, TRACKED, YARDSTICK, full_segment, loaded_with_room, ordinary, split};
 
 /// Packets of the list, as the yardstick has it.
 pub(super) const LISTED: u32 = 1 << 20;
@@ -54,7 +54,7 @@ pub(super) fn measure(group: &mut BenchmarkGroup<'_, WallTime>) {
             config: PolicyConfig {
                 drain_margin_ns: 0,
                 thresholds: Thresholds::uniform(threshold),
-                ..PolicyConfig::default()
+                ..ordinary()
             },
             frame: frame.clone(),
             // All of the list at least twice, until flows are what they will be.

@@ -11,7 +11,7 @@ use splitter_policy::counters::{Counters, FlowEvent};
 
 use super::case::{Case, FEWEST_RUNS, Pace, TICK_NS};
 use super::support::packet::Packet;
-use super::{TABLE_SIZE, YARDSTICK, full_segment, loaded_with_room};
+use super::{TABLE_SIZE, YARDSTICK, full_segment, loaded_with_room, ordinary};
 
 /// A rate: the endings of its rows, how its packets come, and when flows are over. The last one's have to be sooner than
 /// by default: of those of 30 s no table has room for all.
@@ -84,7 +84,7 @@ pub(super) fn measure(group: &mut BenchmarkGroup<'_, WallTime>) {
         let case = |name, program| Case {
             config: PolicyConfig {
                 idle_timeout_ns,
-                ..PolicyConfig::default()
+                ..ordinary()
             },
             frame: full_segment().bytes(),
             runs_before: 200_000,

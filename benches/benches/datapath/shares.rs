@@ -9,7 +9,7 @@ use splitter_policy::pass_reason::PassReason;
 use super::case::{RUNS_OF_A_TICK, TICK_NS};
 use super::loaded::{Loaded, now_ns};
 use super::support::packet::{Ip, Packet, Upper};
-use super::{TABLE_SIZE, YARDSTICK, loaded};
+use super::{TABLE_SIZE, YARDSTICK, loaded, ordinary};
 
 /// As the yardstick's flood has them.
 const LONG_FLOWS: u32 = 10_000;
@@ -79,7 +79,7 @@ fn untracked_percent() -> f64 {
 fn eager() -> PolicyConfig {
     PolicyConfig {
         drain_margin_ns: 0,
-        ..PolicyConfig::default()
+        ..ordinary()
     }
 }
 

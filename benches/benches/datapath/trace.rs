@@ -7,13 +7,12 @@ use nix::unistd::Pid;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Exp, Pareto};
-use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::FlowEvent;
 
 use super::case::{TICK_NS, hold};
 use super::listed::{self, LISTED};
 use super::loaded::Loaded;
-use super::{TRACKED, YARDSTICK, full_segment, loaded, split};
+use super::{TRACKED, YARDSTICK, full_segment, loaded, ordinary, split};
 
 const SECONDS: f64 = 600.0;
 
@@ -91,7 +90,7 @@ fn run(yardstick: &mut Loaded, program: &str, trace: &[(u64, u32)]) -> f64 {
     let before = nix::sched::sched_getaffinity(Pid::from_raw(0)).expect("is known");
     cpu.set(0).expect("is there");
     sched_setaffinity(Pid::from_raw(0), &cpu).expect("a thread may stay where it is");
-    let config = PolicyConfig::default();
+    let config = ordinary();
     let mut frame = full_segment().bytes();
     let (mut elapsed_ns, mut last_tick) = (0, 0);
     for part in trace.chunks(LISTED as usize) {

@@ -14,7 +14,7 @@ use splitter_policy::paths::{PathCounters, SitePaths, TunnelPath};
 
 use super::case::{FEWEST_RUNS, thread_time};
 use super::loaded::Loaded;
-use super::{SHIPPED, full_segment, full_segment_v6};
+use super::{SHIPPED, full_segment, full_segment_v6, ordinary};
 
 /// One flow is all there is.
 const SMALL_TABLE: u32 = 4_096;
@@ -47,7 +47,7 @@ pub(super) fn measure(group: &mut BenchmarkGroup<'_, WallTime>) {
             loaded.set(PolicyConfig {
                 drain_margin_ns: 0,
                 mark_bits: MarkBits::new(0x3f00).expect("one run"),
-                ..PolicyConfig::default()
+                ..ordinary()
             });
             let map = loaded.map("SITE_PATHS");
             let mut paths: Array<_, Plain<SitePaths>> = map.try_into().expect("is an array");

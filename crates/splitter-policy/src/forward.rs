@@ -6,11 +6,12 @@
 //! clamp its segment size are followed, and the next hop's address is kept fresh.
 
 use crate::buffer::{Buffer, BufferMut};
-use crate::dscp::{Dscp, updated_checksum};
+use crate::dscp::Dscp;
 use crate::egress_counts::IpStart;
 use crate::flow::TunnelRole;
 use crate::packet::{ethertype, protocol};
 use crate::prefix_lengths::{MatchedBits, PrefixLengths};
+use crate::routing_key::RoutingKey;
 
 /// The reason why a packet that was split goes by the network stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,8 +160,10 @@ pub struct FibLookup {
 
 const _: () = assert!(size_of::<FibLookup>() == 64);
 
-const AF_INET: u8 = 2;
-const AF_INET6: u8 = 10;
+pub(crate) const AF_INET: u8 = 2;
+pub(crate) const AF_INET6: u8 = 10;
+/// The bits of an IPv6 header's first word that a lookup has, as they lie in memory.
+pub(crate) const WITHOUT_VERSION: u32 = u32::from_be(0x0fff_ffff);
 const IP: usize = 14;
 const V4_BYTES: usize = 20;
 const V6_BYTES: usize = 40;
@@ -209,7 +212,6 @@ impl FibLookup {
 
     #[inline(always)]
     fn fill_v6<B: Buffer + ?Sized>(&mut self, frame: &B) -> Result<(), Fallback> {
-        const WITHOUT_VERSION: u32 = u32::from_be(0x0fff_ffff);
         let header = frame.read::<8>(IP).ok_or(Fallback::Scattered)?;
         if header[7] <= 1 {
             return Err(Fallback::Ttl);
@@ -324,15 +326,9 @@ impl FibLookup {
         }
     }
 
-    /// The device, and above it the first bytes of the header.
-    #[inline(always)]
-    pub(crate) const fn place(&self) -> u64 {
-        joined(self.device, self.flow)
-    }
-
     /// The destination in words.
     #[inline(always)]
-    pub(crate) const fn destination(&self) -> [u64; 2] {
+    const fn destination(&self) -> [u64; 2] {
         let [a, b, c, d] = self.destination;
         [joined(a, b), joined(c, d)]
     }
@@ -371,18 +367,6 @@ impl FibLookup {
         }
     }
 
-    /// The protocol that the packet carries.
-    #[inline(always)]
-    pub(crate) const fn protocol(&self) -> u8 {
-        self.protocol
-    }
-
-    /// The bytes of the packet that is asked for.
-    #[inline(always)]
-    pub const fn packet_bytes(&self) -> u16 {
-        self.packet_bytes
-    }
-
     /// The MTU of the path that was found; before Linux 5.12, what the packet has, which fits.
     #[inline(always)]
     pub(crate) const fn mtu(&self) -> u16 {
@@ -412,12 +396,40 @@ impl FibLookup {
     #[inline(always)]
     pub fn forward<B: BufferMut + ?Sized>(&self, frame: &mut B) -> Option<()> {
         decrement_hops(frame)?;
-        frame.write(0, self.link_addresses())
+        readdress(frame, self.link_addresses())
     }
 }
 
+impl RoutingKey for FibLookup {
+    #[inline(always)]
+    fn place(&self) -> u64 {
+        joined(self.device, self.flow)
+    }
+
+    #[inline(always)]
+    fn destination(&self) -> [u64; 2] {
+        Self::destination(self)
+    }
+
+    #[inline(always)]
+    fn beyond(&self) -> [u64; 3] {
+        Self::beyond(self)
+    }
+
+    #[inline(always)]
+    fn protocol(&self) -> u8 {
+        self.protocol
+    }
+
+    #[inline(always)]
+    fn packet_bytes(&self) -> usize {
+        self.packet_bytes.into()
+    }
+}
+
+/// Puts the first word into the lower half of one of twice its length.
 #[inline(always)]
-const fn joined(low: u32, high: u32) -> u64 {
+pub(crate) const fn joined(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
@@ -427,30 +439,60 @@ pub(crate) fn decrement_hops<B: BufferMut + ?Sized>(frame: &mut B) -> Option<()>
     // Not by the lookup's family: of IPv4 over an IPv6 next hop (RFC 8950) the
     // kernel answers with that of the next hop.
     if frame.read(IP - 2)? == ethertype::IPV4.to_be_bytes() {
-        let [ttl, protocol] = frame.read(IP + 8)?;
-        let checksum = u16::from_ne_bytes(frame.read(IP + 10)?);
-        let old = u16::from_ne_bytes([ttl, protocol]);
-        let new = u16::from_ne_bytes([ttl.wrapping_sub(1), protocol]);
-        let checksum = updated_checksum(checksum, old, new);
-        frame.write(IP + 8, [ttl.wrapping_sub(1)])?;
-        frame.write(IP + 10, checksum.to_ne_bytes())
+        decrement_ttl(frame)
     } else {
-        let [hop_limit] = frame.read(IP + 7)?;
-        frame.write(IP + 7, [hop_limit.wrapping_sub(1)])
+        decrement_hop_limit(frame)
     }
+}
+
+/// Takes a hop from what a packet of IPv4 has to go, which is one at least.
+#[inline(always)]
+pub(crate) fn decrement_ttl<B: BufferMut + ?Sized>(frame: &mut B) -> Option<()> {
+    // With the protocol, which shares the checksum's word with it.
+    let word = u16::from_ne_bytes(frame.read(IP + 8)?);
+    let checksum = u16::from_ne_bytes(frame.read(IP + 10)?);
+    frame.write(IP + 8, word.wrapping_sub(ONE_HOP).to_ne_bytes())?;
+    frame.write(IP + 10, checksum_of_one_hop_less(checksum).to_ne_bytes())
+}
+
+/// Takes a hop from what a packet of IPv6 has to go.
+#[inline(always)]
+pub(crate) fn decrement_hop_limit<B: BufferMut + ?Sized>(frame: &mut B) -> Option<()> {
+    let [hop_limit] = frame.read(IP + 7)?;
+    frame.write(IP + 7, [hop_limit.wrapping_sub(1)])
+}
+
+/// One in the first byte of a word.
+const ONE_HOP: u16 = u16::from_ne_bytes([1, 0]);
+
+/// Renews a header's checksum as RFC 1624 does, of which nothing is left when the difference is known.
+#[inline(always)]
+const fn checksum_of_one_hop_less(checksum: u16) -> u16 {
+    const MODULUS: u32 = 0xffff;
+    let sum = checksum as u32 + ONE_HOP as u32;
+    (if sum >= MODULUS { sum - MODULUS } else { sum }) as u16
+}
+
+/// Writes the link addresses of a frame that leaves: the next hop's, then ours.
+#[inline(always)]
+pub(crate) fn readdress<B: BufferMut + ?Sized>(frame: &mut B, link: [u8; 12]) -> Option<()> {
+    // In two words: of one array of twelve bytes the compiler makes a loop over bytes.
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = link;
+    frame.write(0, [a, b, c, d, e, f, g, h])?;
+    frame.write(8, [i, j, k, l])
 }
 
 /// Whether no router forwards what says to come from there, which the lookup does not
 /// look at: this network, loopback, multicast and above (RFC 1812 §5.3.7).
 #[inline(always)]
-const fn is_martian_v4(source: u32) -> bool {
+pub(crate) const fn is_martian_v4(source: u32) -> bool {
     let first = u32::from_be(source) >> 24;
     first == 0 || first == 127 || first >= 224
 }
 
 /// The same: unspecified, loopback, link-local and multicast (RFC 4291 §2.5 and §2.7).
 #[inline(always)]
-const fn is_martian_v6([a, b, c, d]: [u32; 4]) -> bool {
+pub(crate) const fn is_martian_v6([a, b, c, d]: [u32; 4]) -> bool {
     let first = u32::from_be(a);
     let is_link_local = first & 0xffc0_0000 == 0xfe80_0000;
     let is_lowest = a | b | c == 0 && u32::from_be(d) <= 1;

@@ -29,6 +29,7 @@
 //! | [`table`] | the flow table: look-up, insertion, eviction, sweep |
 //! | [`settings`] | the value of the settings map |
 //! | [`egress`] | a tunnel and the queue class in front of it |
+//! | [`routing_key`] | the part of a packet that routing may look at |
 //! | [`next_hop`] | records of what the kernel's FIB lookup has answered |
 //! | [`egress_counts`] | counts of what leaves by a tunnel's device |
 //! | [`reverse`] | counts of what comes back to the site, by flow |
@@ -77,6 +78,7 @@ pub mod paths;
 pub mod prefix_lengths;
 pub mod queue_search;
 pub mod reverse;
+pub mod routing_key;
 pub mod settings;
 pub mod share;
 pub mod sites;

@@ -18,10 +18,14 @@
 //!
 //! A record holds answers only: what leads a packet to the stack is asked for anew each time.
 
+mod plain;
+
 use crate::buffer::BufferMut;
 use crate::flow::TunnelRole;
-use crate::forward::{FibLookup, Mac, decrement_hops};
+use crate::forward::{FibLookup, Mac, decrement_hops, readdress};
+pub use crate::next_hop::plain::{NextHops, forward_plain};
 use crate::prefix_lengths::MatchedBits;
+use crate::routing_key::RoutingKey;
 
 /// The generation of records that are right; the one value of its map, which the agent writes.
 #[repr(transparent)]
@@ -84,7 +88,7 @@ impl Question {
 
     /// The question of a packet for a tunnel, as far as routing looks.
     #[inline(always)]
-    pub const fn new(asked: &FibLookup, role: TunnelRole, to: Mac, matched: MatchedBits) -> Self {
+    pub fn new<K: RoutingKey>(asked: &K, role: TunnelRole, to: Mac, matched: MatchedBits) -> Self {
         let (place, [first, second]) = (asked.place(), asked.destination());
         // Of two destinations that have the same bits one may have more of them.
         let head = to.bits()
@@ -108,7 +112,7 @@ impl Question {
 
     /// The question of that packet's flow alone, whatever routing looks at.
     #[inline(always)]
-    pub const fn of_one_flow(asked: &FibLookup, role: TunnelRole, to: Mac) -> Self {
+    pub fn of_one_flow<K: RoutingKey>(asked: &K, role: TunnelRole, to: Mac) -> Self {
         Self::new(asked, role, to, MatchedBits::EVERYTHING)
     }
 
@@ -120,7 +124,7 @@ impl Question {
 
     /// The index of the record that may answer it, of a packet that was asked for.
     #[inline(always)]
-    pub const fn index(&self, asked: &FibLookup) -> u32 {
+    pub fn index<K: RoutingKey>(&self, asked: &K) -> u32 {
         // Odd numbers without a pattern: the words of two packets differ in any of their bits.
         const FACTORS: [u64; 3] = [
             0x9e37_79b9_7f4a_7c15,
@@ -263,9 +267,9 @@ impl NextHop {
 
     /// Tells if the record answers the question for the packet that was asked for now.
     #[inline(always)]
-    pub const fn answers(
+    pub fn answers<K: RoutingKey>(
         &self,
-        (question, asked): (&Question, &FibLookup),
+        (question, asked): (&Question, &K),
         trust: &NextHopTrust,
         now_ns: u64,
     ) -> bool {
@@ -276,7 +280,7 @@ impl NextHop {
             && (!question.is_of_everything() || differ(self.beyond, asked.beyond()) == 0)
             && age_ns < Self::LIFETIME_NS
             && self.is_believed(trust)
-            && asked.packet_bytes() <= self.mtu
+            && asked.packet_bytes() <= usize::from(self.mtu)
     }
 
     /// The place of the device among those that packets are put into.
@@ -290,7 +294,7 @@ impl NextHop {
     #[inline(always)]
     pub fn forward<B: BufferMut + ?Sized>(&self, frame: &mut B) -> Option<()> {
         decrement_hops(frame)?;
-        frame.write(0, self.link)
+        readdress(frame, self.link)
     }
 }
 

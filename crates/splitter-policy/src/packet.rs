@@ -18,7 +18,7 @@ mod transport;
 
 use crate::buffer::Buffer;
 pub(crate) use crate::packet::plain::{
-    PlainSegment, PlainV4, PlainV6, WireKeyV4, WireKeyV6, is_v4,
+    PlainSegment, PlainV4, PlainV6, V4_TCP_AT, V6_TCP_AT, WireKeyV4, WireKeyV6, is_v4,
 };
 pub use crate::packet::plain::{parse_plain_v4, parse_plain_v6};
 use crate::pass_reason::PassReason;

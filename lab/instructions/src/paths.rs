@@ -111,11 +111,19 @@ pub fn table<'a>(rows: impl Iterator<Item = (&'a str, &'a Counts)> + Clone) -> S
     table
 }
 
+/// The settings of an agent at a LAN with an MTU of 1,500 bytes: with more payload a segment is an aggregate.
+fn ordinary() -> PolicyConfig {
+    PolicyConfig {
+        segment_bytes: 1_460,
+        ..PolicyConfig::default()
+    }
+}
+
 /// By which a flow is long with its 41st packet, and changes tunnels at once.
 fn eager() -> PolicyConfig {
     PolicyConfig {
         drain_margin_ns: 0,
-        ..PolicyConfig::default()
+        ..ordinary()
     }
 }
 

@@ -25,6 +25,14 @@ static SHIPPED: &[u8] =
 /// Flows that the tables are made for.
 const TABLE_SIZE: u32 = 1 << 20;
 
+/// The settings of an agent at a LAN with an MTU of 1,500 bytes: with more payload a segment is an aggregate.
+fn ordinary() -> PolicyConfig {
+    PolicyConfig {
+        segment_bytes: 1_460,
+        ..PolicyConfig::default()
+    }
+}
+
 /// The generator that waits until frames are due.
 pub(crate) const PACED: &str = "generate_paced";
 
@@ -122,7 +130,7 @@ impl Yardstick {
     pub(crate) fn new(cancel: CancellationToken) -> Result<Self> {
         let clock = clock::calibrated(&mut Loaded::new(SHIPPED, TABLE_SIZE))?;
         let mut loaded = Loaded::new(YARDSTICK, TABLE_SIZE);
-        loaded.set_clocked(PolicyConfig::default(), clock);
+        loaded.set_clocked(ordinary(), clock);
         for name in ["generate", "generate_alone", PACED] {
             loaded.load_xdp(name);
         }
@@ -169,7 +177,7 @@ impl Router {
             };
             let config = PolicyConfig {
                 mark_bits,
-                ..PolicyConfig::default()
+                ..ordinary()
             };
             shipped.set_clocked(config, yardstick.clock);
             router.shipped = Some(shipped);

@@ -14,7 +14,7 @@ pub(crate) struct CodecArguments {
     output: super::Arguments,
 
     /// Measure one kernel alone, and the peers by the same instructions as far as they can be
-    /// made to: avx512-gfni, avx2, neon or portable.
+    /// made to: avx512-gfni, avx2, ssse3, neon or portable.
     #[arg(long, value_name = "KERNEL")]
     simd: Option<String>,
 }

@@ -10,8 +10,8 @@ use super::{
 use crate::buffer::Buffer;
 
 const IP: usize = ETHERNET_BYTES;
-const V4_TCP_AT: usize = IP + IPV4_BYTES;
-const V6_TCP_AT: usize = IP + IPV6_BYTES;
+pub(crate) const V4_TCP_AT: usize = IP + IPV4_BYTES;
+pub(crate) const V6_TCP_AT: usize = IP + IPV6_BYTES;
 const V4_BYTES: usize = V4_TCP_AT + TCP_BYTES;
 const V6_BYTES: usize = V6_TCP_AT + TCP_BYTES;
 
@@ -25,6 +25,12 @@ pub(crate) trait PlainSegment {
 
     /// Its TCP flags.
     fn flags(&self) -> TcpFlags;
+
+    /// Its TTL or hop limit.
+    fn hops(&self) -> u8;
+
+    /// Its TCP checksum, wire bytes read natively.
+    fn tcp_checksum(&self) -> u16;
 
     /// Its length with the Ethernet header.
     fn frame_bytes(&self) -> usize;
@@ -190,7 +196,7 @@ impl<'f> PlainV6<'f> {
 
 /// Says of both families what differs in nothing but the place.
 macro_rules! plain_segment {
-    ($segment:ident, $key:ident, $tcp_at:expr) => {
+    ($segment:ident, $key:ident, $tcp_at:expr, $hops_at:expr) => {
         impl<'f> PlainSegment for $segment<'f> {
             type Key = $key<'f>;
 
@@ -202,6 +208,16 @@ macro_rules! plain_segment {
             #[inline(always)]
             fn flags(&self) -> TcpFlags {
                 TcpFlags(self.headers[$tcp_at + 13])
+            }
+
+            #[inline(always)]
+            fn hops(&self) -> u8 {
+                self.headers[$hops_at]
+            }
+
+            #[inline(always)]
+            fn tcp_checksum(&self) -> u16 {
+                short(self.headers, $tcp_at + 16)
             }
 
             #[inline(always)]
@@ -225,8 +241,24 @@ macro_rules! plain_segment {
     };
 }
 
-plain_segment!(PlainV4, WireKeyV4, V4_TCP_AT);
-plain_segment!(PlainV6, WireKeyV6, V6_TCP_AT);
+plain_segment!(PlainV4, WireKeyV4, V4_TCP_AT, IP + 8);
+plain_segment!(PlainV6, WireKeyV6, V6_TCP_AT, IP + 7);
+
+impl PlainV4<'_> {
+    /// Its type of service.
+    #[inline(always)]
+    pub(crate) fn traffic_class(&self) -> u8 {
+        self.headers[IP + 1]
+    }
+}
+
+impl PlainV6<'_> {
+    /// Version, traffic class and flow label, wire bytes read natively.
+    #[inline(always)]
+    pub(crate) fn first_word(&self) -> u32 {
+        word(self.headers, IP)
+    }
+}
 
 impl WireKeyV4<'_> {
     /// Source address, wire bytes read natively.

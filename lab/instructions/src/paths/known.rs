@@ -4,7 +4,7 @@ use splitter_policy::config::{Marking, PolicyConfig, Protocols, TunnelUse};
 use splitter_policy::fwmark::MarkBits;
 use splitter_policy::thresholds::Thresholds;
 
-use super::{FAMILIES, FIN, LONG, Path, SHORT, Segment, eager, segment, v4};
+use super::{FAMILIES, FIN, LONG, Path, SHORT, Segment, eager, ordinary, segment, v4};
 use crate::border::Border;
 use crate::packet::{Extension, Ip, Packet, Upper, VLAN};
 
@@ -124,7 +124,7 @@ fn changes() -> Vec<Path> {
         border.send_times(&v4(1), THRESHOLD)?;
         border.measure(&v4(1))
     };
-    let patient = PolicyConfig::default();
+    let patient = ordinary();
     let sites = Thresholds::uniform(40).followed_by(1 << 39, [40, 1 << 40]);
     let sites = PolicyConfig {
         thresholds: sites.expect("they fit"),

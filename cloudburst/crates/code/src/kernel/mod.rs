@@ -40,6 +40,8 @@ pub enum Simd {
     Avx512Gfni,
     /// 256-bit vectors and products by shuffles (x86-64).
     Avx2,
+    /// 128-bit vectors and products by shuffles (x86-64 without AVX2).
+    Ssse3,
     /// 128-bit vectors and products by table look-up (AArch64).
     Neon,
     /// Whatever the compiler makes of plain Rust.
@@ -50,10 +52,18 @@ pub enum Simd {
 cpufeatures::new!(avx512_gfni, "avx512f", "avx512bw", "gfni", "bmi1", "popcnt");
 #[cfg(target_arch = "x86_64")]
 cpufeatures::new!(avx2, "avx2");
+#[cfg(target_arch = "x86_64")]
+cpufeatures::new!(ssse3, "ssse3");
 
 impl Simd {
     /// All there are, the fastest first.
-    pub const ALL: [Self; 4] = [Self::Avx512Gfni, Self::Avx2, Self::Neon, Self::Portable];
+    pub const ALL: [Self; 5] = [
+        Self::Avx512Gfni,
+        Self::Avx2,
+        Self::Ssse3,
+        Self::Neon,
+        Self::Portable,
+    ];
 
     /// The fastest that this processor has; asked of it once.
     #[inline]
@@ -65,6 +75,9 @@ impl Simd {
             }
             if avx2::get() {
                 return Self::Avx2;
+            }
+            if ssse3::get() {
+                return Self::Ssse3;
             }
         }
         if cfg!(all(target_arch = "aarch64", target_feature = "neon")) {
@@ -80,6 +93,8 @@ impl Simd {
             Self::Avx512Gfni => avx512_gfni::get(),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => avx2::get(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Ssse3 => ssse3::get(),
             Self::Neon => cfg!(all(target_arch = "aarch64", target_feature = "neon")),
             Self::Portable => true,
             #[cfg(not(target_arch = "x86_64"))]
@@ -95,7 +110,7 @@ impl Simd {
     pub(super) const fn transform_percent(self) -> Option<usize> {
         match self {
             Self::Avx512Gfni => Some(160),
-            Self::Avx2 | Self::Neon => Some(110),
+            Self::Avx2 | Self::Ssse3 | Self::Neon => Some(110),
             // Where there are too few registers, or too little memory for programs.
             Self::Portable if cfg!(target_pointer_width = "64") => Some(110),
             Self::Portable => None,
@@ -107,6 +122,7 @@ impl Simd {
         match self {
             Self::Avx512Gfni => "avx512-gfni",
             Self::Avx2 => "avx2",
+            Self::Ssse3 => "ssse3",
             Self::Neon => "neon",
             Self::Portable => "portable",
         }
@@ -175,6 +191,8 @@ pub(super) unsafe fn weighted(simd: Simd, task: &WeightedTask<'_>, range: core::
             Simd::Avx512Gfni => x86::avx512::weighted(task, range),
             #[cfg(target_arch = "x86_64")]
             Simd::Avx2 => x86::avx2::weighted(task, range),
+            #[cfg(target_arch = "x86_64")]
+            Simd::Ssse3 => x86::ssse3::weighted(task, range),
             #[cfg(target_arch = "aarch64")]
             Simd::Neon => neon::weighted(task, range),
             _ => portable::weighted(task, range),
@@ -207,6 +225,8 @@ pub(super) unsafe fn transform(
             Simd::Avx512Gfni => x86::avx512::transform(task, range),
             #[cfg(target_arch = "x86_64")]
             Simd::Avx2 => x86::avx2::transform(task, range),
+            #[cfg(target_arch = "x86_64")]
+            Simd::Ssse3 => x86::ssse3::transform(task, range),
             #[cfg(target_arch = "aarch64")]
             Simd::Neon => neon::transform(task, range),
             #[cfg(target_pointer_width = "64")]
