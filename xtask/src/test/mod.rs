@@ -9,6 +9,7 @@ mod dependencies;
 mod emulated;
 mod fuzz;
 mod libtest;
+mod newcomer;
 mod packages;
 mod programs;
 mod receivers;

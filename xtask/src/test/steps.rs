@@ -3,8 +3,8 @@
 use anyhow::Result;
 
 use super::{
-    Tier, dependencies, emulated, fuzz::Fuzz, libtest::Tally, packages, receivers, semver, vectors,
-    workspace,
+    Tier, dependencies, emulated, fuzz::Fuzz, libtest::Tally, newcomer, packages, receivers,
+    semver, vectors, workspace,
 };
 use crate::{
     command::{self, Run},
@@ -102,6 +102,15 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
             "packages",
             "packages build from their archives",
             move || packages::verify(&own),
+        )
+    });
+    let own = project.clone();
+    steps.push(Step {
+        tier: Tier::Full,
+        ..step(
+            "newcomer",
+            "programs elsewhere add the packages from a registry",
+            move || newcomer::check(&own),
         )
     });
     let own = project.clone();
