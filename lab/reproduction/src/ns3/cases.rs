@@ -15,7 +15,7 @@ use super::{
 /// Short flows and long ones, as many of each.
 const SIZES: [u64; 2] = [20_000, 1_000_000];
 const CLASSES: [&str; 2] = ["20 kB", "1 MB"];
-const MESSAGES: u32 = 300;
+const MESSAGES: u32 = 150;
 /// By how much completion times may differ, in percent.
 const BOUND_PERCENT: f64 = 5.0;
 /// Slow links of the first spine: what its packets are later by, each way, is two of them.
@@ -260,7 +260,7 @@ mod tests {
             let outcome = case.simulate(1).expect(case.name);
             for bytes in SIZES {
                 let count = outcome.flows.iter().filter(|it| it.bytes == bytes).count();
-                assert!(count > 100, "{}: {count} of {bytes}", case.name);
+                assert!(count > 50, "{}: {count} of {bytes}", case.name);
             }
             let is_sprayed = case.policy == "rps";
             let late = outcome.flows.iter().any(|it| it.out_of_order > 0);

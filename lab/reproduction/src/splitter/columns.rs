@@ -223,3 +223,80 @@ fn plot(rows: &[Value], number: usize, over: &str, axis: Axis) -> Plot {
         plot.with(Series::line(name, points))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::splitter::cell::Length;
+
+    /// Runs that are long enough to have some listings, at each rate.
+    fn effort() -> Effort {
+        let quick = Effort::quick();
+        let length = |rate_mbit: u32| Length {
+            whole_s: 100.0 / f64::from(rate_mbit),
+            warm_up_s: 10.0 / f64::from(rate_mbit),
+        };
+        Effort {
+            rounds: 2,
+            thresholds: vec![10],
+            networks: quick.networks.map(|it| Network {
+                length: length(it.rate_mbit),
+                ..it
+            }),
+            ..quick
+        }
+    }
+
+    #[test]
+    fn figure_of_packets_gets_a_column_for_each_rate() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let effort = effort();
+        let simulation = Simulation::new(&effort, directory.path(), 2);
+        let absent = super::super::absent("S2", "a title", &[]);
+        let figure = simulation.beside(2, absent).expect("it is simulated");
+        let records: Vec<_> = figure.tables[0].records().collect();
+        let names = [
+            "packets, 100 Mbit/s",
+            "simulated, 100 Mbit/s",
+            "simulated, 1 Gbit/s",
+            "simulated, 10 Gbit/s",
+        ];
+        assert_eq!(records[0][3..], names);
+        assert_eq!(records.len(), 4);
+        for row in &records[1..] {
+            assert_eq!(row[3], "not measured");
+            assert!(row[4..].iter().all(|it| it.contains('±')), "{row:?}");
+        }
+        assert_eq!(figure.columns[0], "network");
+        for name in &names[1..] {
+            let mine = figure.rows.iter().filter(|it| it["network"] == *name);
+            // One pair at each load, and all four at the last.
+            assert_eq!(mine.count(), 7, "{name}");
+        }
+        // What was measured on packets decides.
+        assert_eq!(figure.checks.len(), 1);
+        assert!(figure.checks[0].undecided);
+    }
+
+    #[test]
+    fn item_has_the_checks_of_all_simulated_items_at_the_papers_rate() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let effort = effort();
+        let simulation = Simulation::new(&effort, directory.path(), 2);
+        let figure = simulation.figure().expect("it is simulated");
+        for number in SIMULATED {
+            let name = format!("S{number}");
+            assert!(figure.checks.iter().any(|it| it.what.starts_with(&name)));
+            for (network, _) in &simulation.networks {
+                let network = network.name();
+                let is_mine = |it: &&Value| it["item"] == name && it["network"] == network;
+                let row = figure.rows.iter().find(is_mine).expect("a row");
+                assert!(row["value"].is_f64(), "{row}");
+            }
+        }
+        let of_paper = simulation.figures(2).expect("they are known");
+        let expected = &of_paper[OF_THE_PAPER].1.checks[0].ours;
+        let found = figure.checks.iter().find(|it| it.what.starts_with("S2"));
+        assert_eq!(&found.expect("a check").ours, expected);
+    }
+}

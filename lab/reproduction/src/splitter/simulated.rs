@@ -30,8 +30,8 @@ use super::{
 const ROUND_TRIP_NS: u64 = 100_000;
 /// Queue in front of each tunnel in milliseconds of its rate: that of the testbed.
 const QUEUE_MS: u64 = 20;
-/// Time that answers have after the last request, as on real packets.
-const DRAIN: Duration = Duration::from_secs(2);
+/// Time that answers have after the last request: that on real packets, where rounds are as long.
+const DRAIN: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 /// Ethernet, IP and TCP with time stamps, on each segment.
 const HEADER_BYTES: u64 = 66;
 /// Options that a SYN has beyond those.
@@ -142,7 +142,7 @@ impl Network {
         let requests = requests_at(|it| self.per_second(it), kinds, whole, seed);
         let records = self.records(&requests);
         let recording = recording(&records, whole, cell.threshold)?;
-        let until = whole + DRAIN;
+        let until = whole + drain(whole);
         let mut background = Background::new(self.rate_mbit, cell, seed, until);
         let mut watch = Watch::new(&requests, &records);
         run_twin_beside(
@@ -250,6 +250,12 @@ fn count(payload: u64) -> Count {
     }
 }
 
+/// As long as the round, within bounds.
+fn drain(whole: Duration) -> Duration {
+    let [least, most] = DRAIN;
+    whole.clamp(least, most)
+}
+
 /// The bytes of a recording of these flows.
 fn recording(records: &[FlowRecord], whole: Duration, threshold: u32) -> Result<Vec<u8>> {
     let directory = tempfile::tempdir().context("cannot make a directory for a recording")?;
@@ -260,7 +266,7 @@ fn recording(records: &[FlowRecord], whole: Duration, threshold: u32) -> Result<
     }
     writer.finish(Header {
         // All of them are due.
-        duration_us: whole.as_micros() as u64 + DRAIN.as_micros() as u64,
+        duration_us: (whole + drain(whole)).as_micros() as u64,
         threshold,
         ..Header::default()
     })?;
