@@ -99,7 +99,7 @@ pub enum Agreement {
 /// Completion times of one size in one case.
 #[derive(Debug, Serialize)]
 pub struct Class {
-    /// The case.
+    /// Name of the case in the table.
     pub case: &'static str,
     /// Size of the flows.
     pub size: &'static str,
