@@ -69,9 +69,9 @@ pub(crate) struct TraceArguments {
         value_name = "RATE/RTT"
     )]
     pub(crate) uplinks: Vec<Uplink>,
-    /// Schemes, separated by commas: ecmp, fair, dedicated, share, tr, the last three also with a
-    /// threshold of their own, as in share@100. Without it all of them, and dedicated and share with four
-    /// times the threshold.
+    /// Schemes, separated by commas: ecmp, spray, fair, dedicated, share, tr, the last three also with a
+    /// threshold of their own, as in share@100. Without it all of them but spray, and dedicated and share
+    /// with four times the threshold.
     #[arg(
         long,
         requires = "trace",

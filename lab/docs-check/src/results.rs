@@ -275,14 +275,12 @@ pub fn check(root: &Path, pages: &[Page]) -> Result<(String, Faults)> {
 impl Results {
     /// Files that belong to no item.
     fn left_over(&self) -> Faults {
-        let owner = |name: &str| {
-            name.split(['.', '-'])
-                .next()
-                .unwrap_or_default()
-                .to_uppercase()
+        let is_known = |name: &str| {
+            let owner = name.split(['.', '-']).next().unwrap_or_default();
+            self.items.keys().any(|it| it.eq_ignore_ascii_case(owner))
         };
         let names = self.tables.keys().chain(self.pictures.keys());
-        let strays = names.filter(|it| !self.items.contains_key(&owner(it)));
+        let strays = names.filter(|it| !is_known(it));
         strays
             .map(|it| format!("{RESULTS}/{it}: provenance.csv has no such item"))
             .collect()

@@ -178,29 +178,37 @@ impl Machine {
     }
 }
 
-/// The commit that the sources of this program are of now.
-fn commit() -> Option<String> {
-    let git = |arguments: &[&str]| {
-        let output = Command::new("git")
-            .args(["-C", env!("CARGO_MANIFEST_DIR")])
-            .args(arguments)
-            .output()
-            .ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
-        output.status.success().then(|| text.trim().to_owned())
-    };
+/// Returns the commit that the sources of this program are of now, with a plus sign if they have changes.
+pub fn commit() -> Option<String> {
     let mut commit = git(&["rev-parse", "HEAD"])?;
-    // What programs are made of; pages are not.
-    let sources = [
-        "--",
-        ":/",
-        ":(exclude,top)docs",
-        ":(exclude,top)CHANGELOG.md",
-    ];
-    if !git(&[&["status", "--porcelain"], &sources[..]].concat())?.is_empty() {
+    if !git(&[&["status", "--porcelain"], &SOURCES[..]].concat())?.is_empty() {
         commit.push('+');
     }
     Some(commit)
+}
+
+/// Returns whether two commits have the same sources; not where git does not know one of them.
+pub(crate) fn have_same_sources(one: &str, other: &str) -> bool {
+    let changed = git(&[&["diff", "--name-only", one, other], &SOURCES[..]].concat());
+    changed.is_some_and(|it| it.is_empty())
+}
+
+/// What programs are made of; pages are not.
+const SOURCES: [&str; 4] = [
+    "--",
+    ":/",
+    ":(exclude,top)docs",
+    ":(exclude,top)CHANGELOG.md",
+];
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git")
+        .args(["-C", env!("CARGO_MANIFEST_DIR")])
+        .args(arguments)
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
 }
 
 fn processor_time() -> Duration {

@@ -10,6 +10,7 @@ pub mod deep_dive;
 pub mod experiment;
 pub mod grid;
 pub mod large;
+pub mod shares_by_load;
 pub mod testbed;
 
 use std::{cell::OnceCell, path::Path};
@@ -47,6 +48,8 @@ pub struct Effort {
     pub grid_messages: u32,
     /// Shares of the link in an oversubscribed fabric, in tenths.
     pub shares: Vec<u32>,
+    /// Those of them at which more messages are sent.
+    pub shares_by_load: Vec<u32>,
     /// Runs at the same time.
     pub jobs: usize,
     /// The part of all runs that is made: of another than the whole there are no figures.
@@ -60,7 +63,7 @@ impl Effort {
             testbed_seeds: 5,
             testbed_messages: 4_000,
             buffers: vec![100, 140, 160, 200, 250, 400],
-            incasts: vec![4, 8, 12, 16, 24, 32, 48],
+            incasts: vec![4, 8, 12, 16, 24, 32, 48, 96, 144, 200],
             incast_seeds: 10,
             large_seeds: 5,
             large_messages: 4_000,
@@ -68,6 +71,7 @@ impl Effort {
             grid_seeds: 5,
             grid_messages: 4_000,
             shares: (1..=10).collect(),
+            shares_by_load: vec![3, 4, 5, 6, 8, 10],
             jobs,
             shard: Shard::WHOLE,
         }
@@ -87,6 +91,7 @@ impl Effort {
             grid_seeds: 1,
             grid_messages: 200,
             shares: vec![2, 5, 10],
+            shares_by_load: vec![5, 10],
             jobs,
             shard: Shard::WHOLE,
         }
@@ -104,6 +109,7 @@ pub struct Simulated<'a> {
     failures: OnceCell<Runs>,
     large: OnceCell<Runs>,
     shares: OnceCell<Runs>,
+    shares_by_load: OnceCell<Runs>,
     grid: OnceCell<Runs>,
 }
 
@@ -120,6 +126,7 @@ impl<'a> Simulated<'a> {
             failures: OnceCell::new(),
             large: OnceCell::new(),
             shares: OnceCell::new(),
+            shares_by_load: OnceCell::new(),
             grid: OnceCell::new(),
         }
     }
@@ -138,7 +145,7 @@ impl<'a> Simulated<'a> {
             8 => deep_dive::incast(self.incast()?, &self.effort),
             9 => deep_dive::failures(self.failures()?),
             10 => large::tails(self.large()?),
-            _ => large::shares(self.shares()?, &self.effort),
+            _ => large::shares(self.shares()?, self.shares_by_load()?, &self.effort),
         })
     }
 
@@ -184,7 +191,7 @@ impl<'a> Simulated<'a> {
             8 => self.incast().map(drop),
             9 => self.failures().map(drop),
             10 => self.large().map(drop),
-            11 => self.shares().map(drop),
+            11 => self.shares().and(self.shares_by_load()).map(drop),
             _ => Ok(()),
         }
     }
@@ -216,6 +223,10 @@ impl<'a> Simulated<'a> {
 
     fn large(&self) -> Result<&Runs> {
         self.run(&self.large, large::experiment)
+    }
+
+    fn shares_by_load(&self) -> Result<&Runs> {
+        self.run(&self.shares_by_load, shares_by_load::experiment)
     }
 
     fn shares(&self) -> Result<&Runs> {

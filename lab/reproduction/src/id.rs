@@ -17,6 +17,8 @@ pub enum Id {
     Tr(usize),
     /// The grid of what is varied of Cloudburst's testbed, which is no item of the paper.
     Grid,
+    /// The splitter's items in the simulator, which are no items of the paper of their own.
+    Wan,
 }
 
 impl Id {
@@ -34,12 +36,12 @@ impl FromStr for Id {
     fn from_str(text: &str) -> Result<Self, String> {
         let upper = text.to_ascii_uppercase();
         let found = Self::figures()
-            .chain([Self::All, Self::Grid])
+            .chain([Self::All, Self::Grid, Self::Wan])
             .find(|it| it.to_string().to_ascii_uppercase() == upper);
         found.ok_or_else(|| {
             let names: Vec<String> = Self::figures().map(|it| it.to_string()).collect();
             format!(
-                "there is no such figure; known are all, grid, {}",
+                "there is no such figure; known are all, grid, wan, {}",
                 names.join(", ")
             )
         })
@@ -51,6 +53,7 @@ impl std::fmt::Display for Id {
         match self {
             Self::All => formatter.write_str("all"),
             Self::Grid => formatter.write_str("grid"),
+            Self::Wan => formatter.write_str("wan"),
             Self::Splitter(number) => write!(formatter, "S{number}"),
             Self::Cloudburst(number) => write!(formatter, "C{number}"),
             Self::Tr(number) => write!(formatter, "T{number}"),
@@ -58,9 +61,10 @@ impl std::fmt::Display for Id {
     }
 }
 
-/// Lists what is asked for, in the order of the papers; the grid only by its name.
+/// Lists what is asked for, in the order of the papers; the grid and the simulated WAN only by their names.
 pub fn chosen(ids: &[Id]) -> impl Iterator<Item = Id> {
     let all = ids.is_empty() || ids.contains(&Id::All);
     let figures = Id::figures().filter(move |it| all || ids.contains(it));
-    figures.chain(ids.contains(&Id::Grid).then_some(Id::Grid))
+    let others = [Id::Grid, Id::Wan].into_iter();
+    figures.chain(others.filter(|it| ids.contains(it)))
 }

@@ -7,14 +7,18 @@ use clap::{Parser, Subcommand};
 use flow_report::Table;
 use netsim::sweep::Shard;
 use reproduction::{
-    artefact::{Artefact, Clock},
+    artefact::{self, Artefact, Clock},
     book, cloudburst, coding, computation,
     figure::Figure,
     header,
     id::{self, Id},
-    notes, ns3,
+    made_by, notes, ns3,
     overhead::{self, Overhead},
-    pages, progress, splitter,
+    pages, progress,
+    splitter::{
+        self,
+        columns::{self, Simulation},
+    },
     sweep::Sweep,
     tr::{Effort, Simulated},
 };
@@ -50,8 +54,8 @@ struct Ns3 {
 #[derive(clap::Args)]
 struct Reproduce {
     /// Figures to measure: S1 to S6 (the splitter, on real packets), C1 to C13 (Cloudburst), T1 to T16
-    /// (TR), or all. Default: all. grid, which is not among them, varies what Cloudburst leaves open of its testbed, and
-    /// scores C4, C5, C6 and C9 together.
+    /// (TR), or all. Default: all. Two are not among them: grid varies what Cloudburst leaves open of its testbed, and
+    /// scores C4, C5, C6 and C9 together; wan is S1 to S4 and S6 in the simulator alone, at 100 Mbit/s, 1 and 10 Gbit/s.
     ids: Vec<Id>,
     /// Directory for index.html, artefact.json (machine, commit, and what each item took), and CSV and
     /// SVG files for each figure. Runs of the simulator that lie there, of the same settings, are not
@@ -72,7 +76,7 @@ struct Reproduce {
     /// 1000.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     trials: Option<u64>,
-    /// S1 to S6, C4 to C11, T1 to T14, grid: seeds of each experiment; without it 2 or 3 with --quick, else
+    /// S1 to S6, wan, C4 to C11, T1 to T14, grid: seeds of each experiment; without it 2 or 3 with --quick, else
     /// 5, 10 or 20 (grid: 1 with --quick, else 5).
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     seeds: Option<u64>,
@@ -144,12 +148,18 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
     let bursts = cloudburst::Simulated::new(burst_effort(arguments), &arguments.out);
     let packets =
         splitter::Measured::new(packet_effort(arguments), &arguments.out, agent(arguments)?);
+    let simulation = Simulation::new(&packet_effort(arguments), &arguments.out, jobs(arguments));
     let mut figures: Vec<Figure> = Vec::new();
     let mut artefact = Artefact::new(command());
+    made_by::note(&arguments.out, artefact.commit.as_deref())?;
     for id in id::chosen(&arguments.ids) {
         let clock = Clock::start(&arguments.out);
         let figure = match id {
+            Id::Splitter(number) if columns::SIMULATED.contains(&number) => {
+                simulation.beside(number, packets.figure(number)?)?
+            }
             Id::Splitter(number) => packets.figure(number)?,
+            Id::Wan => simulation.figure()?,
             Id::Cloudburst(1) => computation::figure(sweep()),
             Id::Cloudburst(2) => coding::figure(sweep()),
             Id::Cloudburst(3) | Id::All => header::figure(),
@@ -166,6 +176,10 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
     pages::write(&figures, &artefact, &arguments.out)?;
     artefact.write(&arguments.out)?;
     if let Some(directory) = &arguments.keep {
+        made_by::check(
+            &arguments.out,
+            artefact.commit.as_deref().unwrap_or_default(),
+        )?;
         book::keep(&figures, &artefact, |id| seeds(arguments, id), directory)?;
     }
     if arguments.json {
@@ -184,6 +198,7 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
 
 /// Makes a shard of the runs of all simulated figures that are asked for.
 fn run_shard(arguments: &Reproduce) -> Result<()> {
+    made_by::note(&arguments.out, artefact::commit().as_deref())?;
     let simulated = Simulated::new(effort(arguments), &arguments.out);
     let bursts = cloudburst::Simulated::new(burst_effort(arguments), &arguments.out);
     for id in id::chosen(&arguments.ids) {
@@ -191,8 +206,8 @@ fn run_shard(arguments: &Reproduce) -> Result<()> {
             Id::Cloudburst(number) => bursts.prepare(number)?,
             Id::Grid => bursts.prepare_grid().map(drop)?,
             Id::Tr(number) => simulated.prepare(number)?,
-            // Packets are measured where the figures are made.
-            Id::Splitter(_) | Id::All => (),
+            // Packets are measured where the figures are made, and simulated there beside them.
+            Id::Splitter(_) | Id::Wan | Id::All => (),
         }
     }
     let shard = arguments.shard.to_string();
@@ -231,7 +246,7 @@ fn seeds(arguments: &Reproduce, id: &str) -> String {
     };
     let (tr, bursts) = (effort(arguments), burst_effort(arguments));
     let count = match id {
-        Id::Splitter(_) => packet_effort(arguments).rounds,
+        Id::Splitter(_) | Id::Wan => packet_effort(arguments).rounds,
         Id::Cloudburst(1 | 2) => return arguments.seed.to_string(),
         Id::Cloudburst(8) => bursts.incast_seeds,
         Id::Cloudburst(4..=9) => bursts.testbed_seeds,

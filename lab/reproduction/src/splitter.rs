@@ -2,17 +2,20 @@
 //!
 //! Two borders run the shipped agent; nginx answers curl through them, MGEN makes the background,
 //! and the splitter's own taps measure. What the paper leaves open is in `docs/src/reproduction/splitter.md`.
-//! Rounds are kept as those of [`tr`](crate::tr) are.
+//! Rounds are kept as those of [`tr`](crate::tr) are. [`simulated`] has the same cells in the simulator, at rates that this
+//! machine does not carry, and [`columns`] sets both beside each other.
 
 pub mod attach;
 pub mod cell;
 pub mod client;
+pub mod columns;
 pub mod distributions;
 pub mod grid;
 pub mod headline;
 pub mod loads;
 pub mod schedule;
 pub mod server;
+pub mod simulated;
 pub mod thresholds;
 pub mod wan;
 
@@ -28,7 +31,10 @@ use anyhow::Result;
 use flow_report::Summary;
 use flow_testbed::require::{Lacking, Requirement};
 
-use self::cell::{Cell, Length, Round};
+use self::{
+    cell::{Cell, Length, Round},
+    simulated::Network,
+};
 use crate::figure::{Check, Figure};
 
 /// How much is measured.
@@ -42,6 +48,8 @@ pub struct Effort {
     pub thresholds: Vec<u32>,
     /// Loads at which S1 varies the threshold, in percent.
     pub threshold_loads: Vec<u32>,
+    /// Networks of the simulator, by rate.
+    pub networks: [Network; 3],
     /// Whether all modes run under all loads, and not only where one of them is asked about.
     pub everything: bool,
 }
@@ -49,12 +57,14 @@ pub struct Effort {
 impl Effort {
     /// Ten rounds of 12 s: some two and a half hours for all figures.
     pub fn full() -> Self {
+        let length = Length {
+            whole_s: 12.0,
+            warm_up_s: 2.0,
+        };
         Self {
             rounds: 10,
-            length: Length {
-                whole_s: 12.0,
-                warm_up_s: 2.0,
-            },
+            length,
+            networks: Network::full(length),
             thresholds: vec![1, 3, 5, 10, 20, 100, 300, 1_000],
             threshold_loads: vec![10, 20, 30, 40],
             everything: true,
@@ -63,12 +73,14 @@ impl Effort {
 
     /// Three rounds of 2.5 s.
     pub fn quick() -> Self {
+        let length = Length {
+            whole_s: 2.5,
+            warm_up_s: 0.5,
+        };
         Self {
             rounds: 3,
-            length: Length {
-                whole_s: 2.5,
-                warm_up_s: 0.5,
-            },
+            length,
+            networks: Network::quick(length),
             thresholds: vec![1, 10, 1_000],
             threshold_loads: vec![40],
             everything: false,
@@ -76,11 +88,20 @@ impl Effort {
     }
 }
 
+/// What rounds are measured on.
+#[derive(Clone, Debug)]
+enum Medium {
+    /// Real packets, by this program of the agent.
+    Packets(PathBuf),
+    /// The simulator, so many rounds at a time.
+    Simulator(Network, usize),
+}
+
 /// Experiments that have been run, or will be when a figure needs them.
 pub struct Measured<'a> {
     effort: Effort,
     directory: &'a Path,
-    splitter: PathBuf,
+    medium: Medium,
     cells: RefCell<HashMap<Cell, Rc<Vec<Round>>>>,
 }
 
@@ -90,7 +111,17 @@ impl<'a> Measured<'a> {
         Self {
             effort,
             directory,
-            splitter,
+            medium: Medium::Packets(splitter),
+            cells: RefCell::default(),
+        }
+    }
+
+    /// Nothing yet, of rounds that are simulated, `jobs` at a time.
+    pub fn simulated(effort: Effort, directory: &'a Path, network: Network, jobs: usize) -> Self {
+        Self {
+            effort,
+            directory,
+            medium: Medium::Simulator(network, jobs),
             cells: RefCell::default(),
         }
     }
@@ -143,19 +174,32 @@ impl<'a> Measured<'a> {
     pub fn measure(&self, cells: &[Cell]) -> Result<()> {
         let is_new = |it: &&Cell| !self.cells.borrow().contains_key(it);
         let new: Vec<Cell> = cells.iter().filter(is_new).copied().collect();
-        let runs = self.directory.join("runs/splitter");
-        let progress = crate::progress(new.len() * self.effort.rounds as usize, "splitter");
-        let mut rounds: HashMap<Cell, Vec<Round>> = HashMap::new();
-        for seed in 1..=self.effort.rounds {
-            for index in 0..new.len() {
-                // The next round starts with another cell.
-                let cell = new[(index + seed as usize) % new.len()];
-                let round = cell::round(&cell, self.effort.length, seed, &self.splitter, &runs)?;
-                rounds.entry(cell).or_default().push(round);
-                progress.inc(1);
+        // The next round starts with another cell.
+        let order = (1..=self.effort.rounds).flat_map(|seed| {
+            let new = &new;
+            (0..new.len()).map(move |index| (new[(index + seed as usize) % new.len()], seed))
+        });
+        let order: Vec<(Cell, u64)> = order.collect();
+        let runs = self.directory.join("runs");
+        let measured = match &self.medium {
+            Medium::Packets(splitter) => {
+                let (runs, length) = (runs.join("splitter"), self.effort.length);
+                let progress = crate::progress(order.len(), "splitter");
+                let round = |&(cell, seed): &(Cell, u64)| {
+                    let measure = || cell::measure(&cell, length, seed, splitter);
+                    progress.inc(1);
+                    cell::round(&cell, length, seed, &runs, measure)
+                };
+                let rounds: Result<Vec<Round>> = order.iter().map(round).collect();
+                progress.finish_and_clear();
+                rounds?
             }
+            Medium::Simulator(network, jobs) => network.rounds(&order, &runs, *jobs)?,
+        };
+        let mut rounds: HashMap<Cell, Vec<Round>> = HashMap::new();
+        for round in measured {
+            rounds.entry(round.cell).or_default().push(round);
         }
-        progress.finish_and_clear();
         let shared = rounds
             .into_iter()
             .map(|(cell, rounds)| (cell, Rc::new(rounds)));
@@ -165,6 +209,9 @@ impl<'a> Measured<'a> {
 
     fn lacking(&self) -> Vec<Lacking> {
         use Requirement::*;
+        let Medium::Packets(splitter) = &self.medium else {
+            return Vec::new();
+        };
         let programs = [
             "ip", "tc", "ethtool", "nft", "nginx", "curl", "mgen", "tcpdump",
         ];
@@ -174,9 +221,9 @@ impl<'a> Measured<'a> {
             .into_iter()
             .filter_map(|it| it.check().err())
             .collect();
-        if !self.splitter.exists() {
+        if !splitter.exists() {
             lacking.push(Lacking {
-                reason: format!("lacks the agent, {}", self.splitter.display()),
+                reason: format!("lacks the agent, {}", splitter.display()),
                 remedy: "build it (`cargo build --release -p splitter-agent`)".to_owned(),
             });
         }

@@ -290,7 +290,7 @@ fn an_unknown_figure_is_refused_with_the_known_ones() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(
         text.contains("C99")
-            && text.contains("all, grid, S1")
+            && text.contains("all, grid, wan, S1")
             && text.contains("C1, C2, C3, C4")
             && text.contains("C13, T1"),
         "{text}"

@@ -76,6 +76,20 @@ fn item_without_a_page_and_file_without_an_item_are_found() {
 }
 
 #[test]
+fn items_may_be_named_in_either_case() {
+    let root = root();
+    let provenance = root.path().join(RESULTS).join("provenance.csv");
+    let text = fs::read_to_string(&provenance).unwrap();
+    fs::write(&provenance, text.replace("T1,", "t1,")).unwrap();
+    let found = faults(root.path(), "");
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found.iter().all(|it| it.contains("no page has t1")),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn numbers_of_the_text_are_among_the_results() {
     let root = root();
     let blocks = Results::read(root.path()).unwrap().expand(BLOCKS).unwrap();

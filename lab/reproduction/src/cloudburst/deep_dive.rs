@@ -1,6 +1,6 @@
 //! Incast and broken paths: figures 15 and 16, `C8` and `C9`.
 
-use flow_report::{Axis, Estimate, Plot, Series};
+use flow_report::{Axis, Estimate, Plot, Series, Table};
 use netsim::Manifest;
 
 use super::{
@@ -17,6 +17,10 @@ use crate::{
 };
 
 const INCAST: [&str; 5] = ["dctcp", "pias", "mptcp", "cloudburst", "cloudburst-native"];
+/// DCTCP with Linux's least timeout, in place of the paper's 10 ms.
+const PATIENT: &str = "dctcp-rto-200";
+/// First timeouts come with so many flows at the latest.
+const FIRST_TIMEOUTS: u32 = 16;
 
 /// Each scheme with each number of flows.
 pub fn incast_experiment(effort: &Effort) -> Experiment {
@@ -26,6 +30,12 @@ pub fn incast_experiment(effort: &Effort) -> Experiment {
             let changes = format!("traffic.0.senders = {flows}\ntraffic.0.rounds = 1");
             schemes.push((name(scheme, *flows), scheme, changes));
         }
+    }
+    for flows in &effort.incasts {
+        let changes = format!(
+            "traffic.0.senders = {flows}\ntraffic.0.rounds = 1\ntransport.rto_min_us = 200_000\nuntil_ms = 60_000"
+        );
+        schemes.push((name(PATIENT, *flows), "dctcp", changes));
     }
     Experiment {
         name: "incast",
@@ -85,7 +95,8 @@ pub fn incast(runs: &Runs, effort: &Effort) -> Figure {
         .with_numbers((1.0, f64::INFINITY), None, waits),
     ];
     // Where first timeouts come, and where there are so many flows that some always send.
-    for flows in [effort.incasts[effort.incasts.len() / 2], most] {
+    let few = effort.incasts.iter().filter(|it| **it <= FIRST_TIMEOUTS);
+    for flows in [few.max().copied().unwrap_or(most), most] {
         for other in ["dctcp", "pias"] {
             let what = format!("Cloudburst / {other}, {flows} flows");
             let ratio = against("cloudburst", other, flows);
@@ -105,7 +116,28 @@ pub fn incast(runs: &Runs, effort: &Effort) -> Figure {
     let plot = INCAST.iter().fold(plot, |plot, scheme| {
         plot.with(Series::line(*scheme, line(scheme)))
     });
-    figure("C8", "incast, figure 15", note, checks, &[runs], vec![plot])
+    Figure {
+        tables: vec![incast_table(runs, effort)],
+        ..figure("C8", "incast, figure 15", note, checks, &[runs], vec![plot])
+    }
+}
+
+/// Until the last flow has arrived, and the mean of all, for each number of flows.
+fn incast_table(runs: &Runs, effort: &Effort) -> Table {
+    const SHOWN: [&str; 4] = ["dctcp", PATIENT, "mptcp", "cloudburst"];
+    let header = SHOWN.map(|scheme| format!("{scheme}, last / mean, ms"));
+    let mut table = Table::new(std::iter::once("flows".to_owned()).chain(header));
+    for flows in &effort.incasts {
+        let cells = SHOWN.map(|scheme| {
+            let ms = |metric: Metric| {
+                let found = runs.value(&name(scheme, *flows), None, metric);
+                found.map_or_else(|| "-".to_owned(), |it| format!("{:.1}", it.mean / 1e3))
+            };
+            format!("{} / {}", ms(|it| all(it).max_us), ms(|it| all(it).mean_us))
+        });
+        table.row(std::iter::once(flows.to_string()).chain(cells));
+    }
+    table
 }
 
 /// 0 to 3 of 4 paths broken, known to routing or not, with both modes.

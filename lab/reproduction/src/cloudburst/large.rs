@@ -8,6 +8,7 @@ use super::{
     experiment::{
         Experiment, P99, SIZES, against_extreme, as_they_are, figure, over, percent_text,
     },
+    shares_by_load,
 };
 use crate::{
     figure::{Check, Figure},
@@ -62,7 +63,7 @@ pub fn experiment(effort: &Effort) -> Experiment {
 }
 
 /// Lays the time before messages are measured over each scheme.
-fn warmed_up(
+pub(super) fn warmed_up(
     schemes: Vec<(String, &'static str, String)>,
     effort: &Effort,
 ) -> Vec<(String, &'static str, String)> {
@@ -224,7 +225,8 @@ pub fn shares_experiment(effort: &Effort) -> Experiment {
     }
 }
 
-fn share(tenths: u32) -> f64 {
+/// A share of the link.
+pub(super) fn share(tenths: u32) -> f64 {
     f64::from(tenths) / 10.0
 }
 
@@ -233,7 +235,7 @@ fn name(tenths: u32) -> String {
 }
 
 /// Builds `C11`: figure 18, shares of the rate.
-pub fn shares(runs: &Runs, effort: &Effort) -> Figure {
+pub fn shares(runs: &Runs, by_load: &Runs, effort: &Effort) -> Figure {
     let relative = |tenths: u32| over(runs, &name(tenths), "dctcp", &P99);
     let means: Vec<(u32, f64)> = effort
         .shares
@@ -296,12 +298,9 @@ pub fn shares(runs: &Runs, effort: &Effort) -> Figure {
             effort.shares.iter().filter_map(point).collect(),
         ))
     });
-    figure(
-        "C11",
-        "shares of an oversubscribed fabric, figure 18",
-        note,
-        checks,
-        &[runs],
-        vec![plot],
-    )
+    let title = "shares of an oversubscribed fabric, figure 18";
+    Figure {
+        tables: vec![shares_by_load::table(by_load, effort)],
+        ..figure("C11", title, note, checks, &[runs, by_load], vec![plot])
+    }
 }

@@ -134,17 +134,17 @@ pub struct Round {
     pub objection: Option<String>,
 }
 
-/// Runs a round, or takes it from `directory` where one of the same settings is.
+/// Takes a round from `directory` where one of the same settings is, or measures it and writes it there.
 ///
 /// # Errors
 ///
-/// If the testbed or one of its programs fails.
+/// If it cannot be measured or written.
 pub fn round(
     cell: &Cell,
     length: Length,
     seed: u64,
-    splitter: &Path,
     directory: &Path,
+    measure: impl FnOnce() -> Result<Round>,
 ) -> Result<Round> {
     let file = directory.join(cell.file_name(seed));
     let known = fs::read_to_string(&file).ok();
@@ -152,8 +152,7 @@ pub fn round(
     if let Some(known) = known.filter(|it| it.length == length && it.cell == *cell) {
         return Ok(known);
     }
-    let measured = measure(cell, length, seed, splitter)
-        .with_context(|| format!("cannot measure {}", cell.file_name(seed)))?;
+    let measured = measure().with_context(|| format!("cannot measure {}", cell.file_name(seed)))?;
     fs::create_dir_all(directory)?;
     let text = serde_json::to_string(&measured)?;
     fs::write(&file, &text).with_context(|| format!("cannot write {}", file.display()))?;
@@ -161,7 +160,12 @@ pub fn round(
     Ok(serde_json::from_str(&text)?)
 }
 
-fn measure(cell: &Cell, length: Length, seed: u64, splitter: &Path) -> Result<Round> {
+/// Measures a round on real packets.
+///
+/// # Errors
+///
+/// If the testbed or one of its programs fails.
+pub fn measure(cell: &Cell, length: Length, seed: u64, splitter: &Path) -> Result<Round> {
     let files = directory()?;
     let topology = Topology::build(&TopologyOptions {
         rates_mbit: [RATE_MBIT; 2],

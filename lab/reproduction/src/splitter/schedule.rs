@@ -19,7 +19,7 @@ pub enum Kind {
 }
 
 /// Payload of a full packet in bytes, as curl and nginx send it here.
-const PAYLOAD_BYTES: usize = 1448;
+pub(crate) const PAYLOAD_BYTES: usize = 1448;
 /// What nginx answers before a file, about; the last packet of a listing is not full.
 const HEAD_BYTES: usize = 300;
 
@@ -71,13 +71,23 @@ pub struct Request {
 
 /// Poisson arrivals of all `kinds` until `length`, by time. Each kind draws from a stream of its own.
 pub fn requests(kinds: &[Kind], length: Duration, seed: u64) -> Vec<Request> {
+    requests_at(Kind::per_second, kinds, length, seed)
+}
+
+/// Such arrivals with other rates, of requests in a second.
+pub fn requests_at(
+    per_second: impl Fn(Kind) -> f64,
+    kinds: &[Kind],
+    length: Duration,
+    seed: u64,
+) -> Vec<Request> {
     let mut requests = Vec::new();
     for kind in kinds {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(u64::from(kind.port()));
         let mut at_s = 0.0;
         loop {
-            at_s -= (1.0 - random.random::<f64>()).ln() / kind.per_second();
+            at_s -= (1.0 - random.random::<f64>()).ln() / per_second(*kind);
             if at_s >= length.as_secs_f64() {
                 break;
             }

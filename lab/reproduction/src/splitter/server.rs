@@ -21,11 +21,11 @@ use super::schedule::Kind;
 const READY_BOUND: Duration = Duration::from_secs(10);
 /// Flows of the background in each direction. With sixteen or more, both of two paths get about
 /// half of them by their hash.
-const BACKGROUND_FLOWS: u32 = 16;
+pub(crate) const BACKGROUND_FLOWS: u32 = 16;
 const BACKGROUND_PORT: u32 = 6000;
 /// Bytes of a message, as in the paper, and of the frame that carries it.
 const MESSAGE_BYTES: u32 = 1472;
-const FRAME_BYTES: f64 = 1514.0;
+pub(crate) const FRAME_BYTES: f64 = 1514.0;
 
 /// A running program; dropping it ends it.
 #[derive(Debug)]

@@ -129,7 +129,8 @@ impl Sender {
             .window
             .on_echo(ack.marked, self.una, self.next, self.recovering);
         let tells_more = match self.recovery {
-            LossRecovery::NewReno => true,
+            // One that was overtaken by a later ACK is no duplicate of that (RFC 5681 §2).
+            LossRecovery::NewReno => ack.missing == self.una,
             // What says nothing new is no duplicate ACK (RFC 6675 §2).
             LossRecovery::Sack => self.sack.on_ack(ack, self.una),
         };

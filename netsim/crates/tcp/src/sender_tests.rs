@@ -66,6 +66,23 @@ fn newreno_sends_again_at_the_third_duplicate_and_at_partial_acks() {
     assert_eq!(sender.window.segments(), 6);
 }
 
+/// Where each ACK takes a path of its own, some are overtaken: they acknowledge less than is known (RFC 5681 §2).
+#[test]
+fn acks_that_were_overtaken_are_no_duplicates() {
+    let mut sender = sender(LossRecovery::NewReno, 100);
+    sent(&mut sender);
+    assert_eq!(ack(&mut sender, 5, 4), new(10..20));
+    for missing in [1, 2, 3, 4] {
+        assert_eq!(ack(&mut sender, missing, missing - 1), []);
+    }
+    assert_eq!(sender.window.segments(), 15);
+    // Three that say again what the last one said are.
+    for trigger in [6, 7] {
+        assert_eq!(ack(&mut sender, 5, trigger).len(), 1);
+    }
+    assert_eq!(ack(&mut sender, 5, 8), [(5, true)]);
+}
+
 /// RFC 6675 with the same losses: both holes are known before anything is retransmitted.
 #[test]
 fn sack_sends_again_what_is_lost_and_nothing_else() {

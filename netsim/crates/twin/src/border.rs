@@ -46,6 +46,8 @@ pub(super) struct Forwarded {
 #[derive(Debug)]
 enum Chooser {
     Ecmp(Ecmp, Box<Snapshot>),
+    /// The uplink whose turn it is.
+    Spray(usize),
     Earliest(Box<Earliest>),
     Splitter(Box<(PolicyConfig, HostQueues)>),
 }
@@ -88,6 +90,7 @@ impl Border {
                     let paths = Snapshot::new(&views(&settings.uplinks, rates));
                     Chooser::Ecmp(Ecmp { seed }, Box::new(paths))
                 }
+                Scheme::Spray => Chooser::Spray(0),
                 Scheme::Tr { .. } => Chooser::Earliest(Box::new(Earliest {
                     balancer: EarliestArrival {
                         seed,
@@ -122,6 +125,11 @@ impl Border {
             Chooser::Ecmp(ecmp, paths) => {
                 let path = ecmp.choose(&mut (), &mut (), &**paths, &balanced);
                 Some((path.index(), Class::Short))
+            }
+            Chooser::Spray(next) => {
+                let uplink = *next % ports.len();
+                *next = uplink + 1;
+                Some((uplink, Class::Short))
             }
             Chooser::Earliest(it) => {
                 let class = count(&mut flow.entry, packet, &it.config);

@@ -42,6 +42,8 @@ pub(super) struct Connection {
     pub(super) flows: [BorderFlow; 2],
     /// Hash of the flow, the same for all of its packets.
     pub(super) hash: u64,
+    /// Number of its flow among those of the recording that were due, from 0.
+    pub(super) number: u64,
     /// Headers on each packet.
     pub(super) header_bytes: u32,
     pub(super) start_ns: u64,
@@ -130,7 +132,7 @@ impl Connection {
     /// directions are long where one is: most packets of the other acknowledge it.
     pub(super) fn new(
         record: &FlowRecord,
-        hash: u64,
+        (number, hash): (u64, u64),
         now_ns: u64,
         hosts: &Hosts,
         is_long: impl Fn(Count) -> bool,
@@ -173,6 +175,7 @@ impl Connection {
             transfers: [out, back],
             flows: [BorderFlow::default(); 2],
             hash,
+            number,
             header_bytes: record.header_bytes() as u32,
             start_ns: now_ns,
             is_open: [false; 2],
@@ -198,7 +201,8 @@ impl Connection {
         self.counts_as.filter(|_| !self.has_arrived())
     }
 
-    fn has_arrived(&self) -> bool {
+    /// All of both directions has arrived.
+    pub(super) fn has_arrived(&self) -> bool {
         let mut transfers = self.transfers.iter().flatten();
         transfers.all(Transfer::has_arrived)
     }

@@ -20,6 +20,8 @@ pub(super) struct Packet {
     pub(super) bytes: u32,
     /// Time at which the data left its host; acknowledgements carry it back.
     pub(super) stamp_ns: u64,
+    /// Time at which it came to the border that it starts from.
+    pub(super) at_border_ns: u64,
 }
 
 /// Content of a packet.
@@ -34,6 +36,8 @@ pub(super) enum PacketKind {
     Ack { missing: u32, trigger: u32 },
     /// A step of TCP's handshake.
     Handshake(Step),
+    /// A datagram of other traffic.
+    Cross,
 }
 
 /// A step of the handshake in which a connection begins (RFC 9293 §3.5).
@@ -73,11 +77,21 @@ pub(super) struct Handle {
     pub(super) generation: u32,
 }
 
+impl Handle {
+    /// Names none: there are never so many connections.
+    pub(super) const NONE: Self = Self {
+        index: u32::MAX,
+        generation: 0,
+    };
+}
+
 /// Something that happens at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// The next flow of the recording is due.
     Start,
+    /// The next datagram of other traffic is due.
+    Cross,
     /// A packet reaches the other side.
     Arrival(Packet),
     /// A port has sent a packet.

@@ -8,6 +8,7 @@
 //! Memory does not grow with the recording: flows are read as they are due, forgotten when they are
 //! complete, and counted in histograms.
 
+mod beside;
 mod border;
 mod connection;
 mod event;
@@ -23,6 +24,8 @@ use std::io::Read;
 use flow_recording::{ReadError, Reader};
 use serde::Serialize;
 
+use self::beside::Beside;
+pub use self::beside::{CrossPacket, Observer, Passage};
 pub use self::report::TwinReport;
 pub use self::scheme::{Scheme, SchemeError};
 pub use self::settings::{TwinSettings, Uplink, UplinkError};
@@ -72,7 +75,23 @@ pub fn run_twin(
     scheme: &Scheme,
     mut progress: impl FnMut(f64),
 ) -> Result<TwinOutcome, ReadError> {
-    World::new(reader, settings, scheme).run(&mut progress)
+    World::new(reader, settings, scheme, Beside::default()).run(&mut progress)
+}
+
+/// Runs a recording under one scheme beside other traffic, which enters behind the borders, and lets an
+/// observer see each packet that arrives. The same recording, settings, scheme and traffic give the same outcome on every
+/// machine.
+///
+/// # Errors
+/// When the recording cannot be read to its end.
+pub fn run_twin_beside(
+    reader: Reader<impl Read>,
+    settings: &TwinSettings,
+    scheme: &Scheme,
+    cross: &mut dyn Iterator<Item = CrossPacket>,
+    observer: &mut dyn Observer,
+) -> Result<TwinOutcome, ReadError> {
+    World::new(reader, settings, scheme, Beside::new(cross, observer)).run(&mut |_| ())
 }
 
 #[cfg(doctest)]

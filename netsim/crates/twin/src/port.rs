@@ -269,6 +269,7 @@ mod tests {
             },
             bytes: 1_500,
             stamp_ns: 0,
+            at_border_ns: 0,
         }
     }
 

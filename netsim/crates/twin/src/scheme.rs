@@ -8,6 +8,8 @@ use std::str::FromStr;
 pub enum Scheme {
     /// ECMP by flow, weighted by rate, with a FIFO in front of each uplink: what a router does.
     Ecmp,
+    /// Packets in turn over all uplinks, whatever their rates, with a FIFO in front of each: per-packet ECMP.
+    Spray,
     /// ECMP by flow, with a queue for each flow in front of each uplink, which is shaped: as CAKE and
     /// fq_codel do, without their marking and early drops.
     FairQueueing,
@@ -32,7 +34,7 @@ pub enum Scheme {
 /// A scheme that there is not.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no scheme `{name}`; give ecmp, fair, dedicated, share or tr, the last three also with a threshold as in share@100"
+    "there is no scheme `{name}`; give ecmp, spray, fair, dedicated, share or tr, the last three also with a threshold as in share@100"
 )]
 pub struct SchemeError {
     name: String,
@@ -43,6 +45,7 @@ impl Scheme {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Ecmp => "ecmp",
+            Self::Spray => "spray",
             Self::FairQueueing => "fair",
             Self::Dedicated { .. } => "dedicated",
             Self::Share { .. } => "share",
@@ -52,13 +55,13 @@ impl Scheme {
 
     /// Returns whether it makes anything of a threshold.
     pub fn has_threshold(&self) -> bool {
-        !matches!(self, Self::Ecmp | Self::FairQueueing)
+        !matches!(self, Self::Ecmp | Self::Spray | Self::FairQueueing)
     }
 
     /// Returns the threshold that it has instead of the recording's.
     pub fn own_threshold(&self) -> Option<u64> {
         match self {
-            Self::Ecmp | Self::FairQueueing => None,
+            Self::Ecmp | Self::Spray | Self::FairQueueing => None,
             Self::Dedicated { threshold } | Self::Share { threshold } | Self::Tr { threshold } => {
                 *threshold
             }
@@ -74,7 +77,7 @@ impl Scheme {
     /// Returns whether uplinks are shaped to a little less than they carry, so that packets queue at the
     /// border.
     pub(super) fn shapes(&self) -> bool {
-        !matches!(self, Self::Ecmp | Self::Dedicated { .. })
+        !matches!(self, Self::Ecmp | Self::Spray | Self::Dedicated { .. })
     }
 }
 
@@ -104,6 +107,7 @@ impl FromStr for Scheme {
         };
         Ok(match (kind, threshold) {
             ("ecmp", None) => Self::Ecmp,
+            ("spray", None) => Self::Spray,
             ("fair", None) => Self::FairQueueing,
             ("dedicated", threshold) => Self::Dedicated { threshold },
             ("share", threshold) => Self::Share { threshold },
@@ -121,6 +125,7 @@ mod tests {
     fn schemes_are_read_as_they_are_written() {
         for name in [
             "ecmp",
+            "spray",
             "fair",
             "dedicated",
             "share",

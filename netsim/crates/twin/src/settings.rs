@@ -72,6 +72,10 @@ pub struct TwinSettings {
     /// How much traffic each queue in front of an uplink holds, in milliseconds of its rate; where classes
     /// have a queue each, both hold so much.
     pub buffer_ms: u64,
+    /// Rate at which the hosts of a side send to their border, all together and without loss; nothing is
+    /// without a bound, as the links of many hosts together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access_bits_per_second: Option<u64>,
     /// Seconds at the beginning of the recording that are left out.
     pub skip_s: u64,
     /// How much is simulated after that, in seconds; nothing is all of it.
@@ -90,6 +94,7 @@ impl TwinSettings {
             uplinks,
             threshold: None,
             buffer_ms: 50,
+            access_bits_per_second: None,
             skip_s: 0,
             for_s: None,
             seed: 1,

@@ -1,5 +1,6 @@
 //! The run of one scheme: events in order of time until the recording is over.
 
+mod access;
 mod opening;
 mod receiving;
 
@@ -9,6 +10,7 @@ use flow_recording::{Count, FlowRecord, ReadError, Reader, ThresholdUnit};
 use flow_tcp::Ack;
 
 use super::TwinOutcome;
+use super::beside::Beside;
 use super::border::{Border, Forwarded, Threshold};
 use super::connection::{Connection, Connections, Hosts, RecordedClass};
 use super::event::{Event, Events, Handle, Packet, PacketKind, Side};
@@ -29,7 +31,7 @@ const LEAST_BUFFER_BYTES: u64 = 15_140;
 const PROGRESS_EVENTS: u64 = 1 << 18;
 
 /// Everything that there is in the run of a scheme.
-pub(super) struct World<R> {
+pub(super) struct World<'a, R> {
     reader: Reader<R>,
     next: Option<FlowRecord>,
     scheme: Scheme,
@@ -47,6 +49,9 @@ pub(super) struct World<R> {
     borders: [Border; 2],
     /// By side and uplink.
     ports: [Vec<Port>; 2],
+    /// By side, the link of its hosts to the border, where it is bound.
+    access: [Option<Port>; 2],
+    beside: Beside<'a>,
     count: Totals,
 }
 
@@ -65,8 +70,13 @@ struct Totals {
     hops: u64,
 }
 
-impl<R: Read> World<R> {
-    pub(super) fn new(reader: Reader<R>, settings: &TwinSettings, scheme: &Scheme) -> Self {
+impl<'a, R: Read> World<'a, R> {
+    pub(super) fn new(
+        reader: Reader<R>,
+        settings: &TwinSettings,
+        scheme: &Scheme,
+        beside: Beside<'a>,
+    ) -> Self {
         let header = reader.header();
         let is_bytes = header.unit == ThresholdUnit::Bytes;
         let value = settings
@@ -82,7 +92,7 @@ impl<R: Read> World<R> {
         let rate = |it: &Uplink| it.bits_per_second * shaped / 100;
         let rates: Vec<u64> = uplinks.iter().map(rate).collect();
         let discipline = match scheme {
-            Scheme::Ecmp | Scheme::Dedicated { .. } => Discipline::Fifo,
+            Scheme::Ecmp | Scheme::Spray | Scheme::Dedicated { .. } => Discipline::Fifo,
             Scheme::FairQueueing => Discipline::Fair,
             Scheme::Share { .. } | Scheme::Tr { .. } => Discipline::Priority,
         };
@@ -121,12 +131,15 @@ impl<R: Read> World<R> {
             connections: Connections::default(),
             borders: [border(0), border(1)],
             ports: [ports(), ports()],
+            access: [access::port(settings), access::port(settings)],
+            beside,
             count: Totals::default(),
         }
     }
 
     pub(super) fn run(mut self, progress: &mut impl FnMut(f64)) -> Result<TwinOutcome, ReadError> {
         self.await_next()?;
+        self.await_cross();
         let whole_ns = self.until_us.saturating_sub(self.skip_us) * 1_000;
         let mut events = 0u64;
         while let Some(event) = self.events.pop() {
@@ -135,6 +148,7 @@ impl<R: Read> World<R> {
             }
             match event {
                 Event::Start => self.start_due()?,
+                Event::Cross => self.cross_due(),
                 Event::Arrival(packet) => self.arrive(packet),
                 Event::PortFree(port) => self.port_free(port),
                 Event::Handshake(handle) => self.on_handshake_timer(handle),
@@ -195,10 +209,13 @@ impl<R: Read> World<R> {
             };
             size > reported.value
         };
+        let number = self.count.started;
         self.count.started += 1;
         let hash = mix(self.seed ^ mix(self.count.started));
         let now_ns = self.events.now_ns();
-        let Some(connection) = Connection::new(record, hash, now_ns, &self.hosts, is_long) else {
+        let Some(connection) =
+            Connection::new(record, (number, hash), now_ns, &self.hosts, is_long)
+        else {
             return;
         };
         if self.connections.live() >= MOST_LIVE {
@@ -237,14 +254,16 @@ impl<R: Read> World<R> {
                 },
                 bytes: header_bytes + payload,
                 stamp_ns: now_ns,
+                at_border_ns: now_ns,
             };
-            self.forward(packet, payload);
+            self.send(packet, payload);
         }
     }
 
     /// A packet has come to the border of its side.
-    fn forward(&mut self, packet: Packet, payload_bytes: u32) {
+    fn forward(&mut self, mut packet: Packet, payload_bytes: u32) {
         let now_ns = self.events.now_ns();
+        packet.at_border_ns = now_ns;
         let side = packet.from as usize;
         let Some(connection) = self.connections.get(packet.connection) else {
             return;
@@ -275,6 +294,9 @@ impl<R: Read> World<R> {
     fn port_free(&mut self, number: u16) {
         let now_ns = self.events.now_ns();
         let number = usize::from(number);
+        if let Some(side) = access::side(number) {
+            return self.access_free(side);
+        }
         let (side, uplink) = (
             number / TwinSettings::MOST_UPLINKS,
             number % TwinSettings::MOST_UPLINKS,
@@ -282,7 +304,8 @@ impl<R: Read> World<R> {
         let port = &mut self.ports[side][uplink];
         let arrival_ns = now_ns + port.propagation_ns;
         let (sent, free_ns) = port.free(now_ns);
-        if let Some(packet) = sent {
+        // Nobody answers other traffic.
+        if let Some(packet) = sent.filter(|it| it.kind != PacketKind::Cross) {
             self.events.push(arrival_ns, Event::Arrival(packet));
         }
         if let Some(free_ns) = free_ns {
@@ -291,7 +314,10 @@ impl<R: Read> World<R> {
     }
 
     fn arrive(&mut self, packet: Packet) {
+        self.beside
+            .arrived(&packet, &mut self.connections, self.events.now_ns());
         match packet.kind {
+            PacketKind::Cross => {}
             PacketKind::Data {
                 number,
                 is_retransmission,

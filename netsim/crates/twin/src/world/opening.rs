@@ -11,7 +11,7 @@ const SYN_OPTION_BYTES: u32 = 8;
 /// The timer of a handshake is not doubled more often.
 const MOST_DOUBLINGS: u32 = 6;
 
-impl<R: Read> World<R> {
+impl<R: Read> World<'_, R> {
     /// A connection starts now: with a handshake, or with what there is.
     pub(super) fn begin(&mut self, handle: Handle) {
         let Some(connection) = self.connections.get(handle) else {
@@ -108,7 +108,8 @@ impl<R: Read> World<R> {
             kind: PacketKind::Handshake(step),
             bytes: connection.header_bytes + options,
             stamp_ns,
+            at_border_ns: stamp_ns,
         };
-        self.forward(packet, 0);
+        self.send(packet, 0);
     }
 }

@@ -10,7 +10,7 @@ use super::{World, completed};
 /// Linux takes 40 ms).
 const DELAYED_ACK_NS: u64 = 40_000_000;
 
-impl<R: Read> World<R> {
+impl<R: Read> World<'_, R> {
     pub(super) fn on_data(&mut self, packet: &Packet, number: u32, is_retransmission: bool) {
         let now_ns = self.events.now_ns();
         let Some(connection) = self.connections.get(packet.connection) else {
@@ -35,6 +35,7 @@ impl<R: Read> World<R> {
         } else {
             if is_last {
                 completed(&mut self.count, connection, now_ns, &self.uplinks);
+                self.beside.completed(connection, now_ns);
             }
             self.acknowledge(
                 packet.connection,
@@ -76,8 +77,9 @@ impl<R: Read> World<R> {
             kind: PacketKind::Ack { missing, trigger },
             bytes: connection.header_bytes,
             stamp_ns,
+            at_border_ns: self.events.now_ns(),
         };
-        self.forward(ack, 0);
+        self.send(ack, 0);
     }
 }
 

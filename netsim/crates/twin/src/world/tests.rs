@@ -1,5 +1,7 @@
 //! Recordings that are written by hand, and what each scheme makes of them.
 
+mod beside;
+
 use flow_recording::{FlowEnd, Header, Transport, Writer};
 
 use super::super::run_twin;
