@@ -239,14 +239,21 @@ pub(crate) enum FabricCommand {
     Run,
     /// Put the role in place for good, and return. A second time changes nothing.
     Up,
-    /// Take back what `up` or `run` put in place, also after a crash.
-    Down,
+    /// Take back what `up` or `run` put in place, also after a crash; a leaf when nothing comes any more
+    /// that it has to restore.
+    Down {
+        /// Take a leaf down also while other leaves write to it, whose ACKs hosts then see as written
+        #[arg(long)]
+        at_once: bool,
+    },
     /// Show what `up` would change, and change nothing.
     Plan,
     /// Show what is attached, what was done to ACKs, and what spines report.
     Status,
     /// Tell whether the configuration file is right, without touching the system.
     Check,
+    /// Tell whether machine and network are fit for the role: ports, MTU, hosts, DSCP.
+    Doctor,
 }
 
 /// Arguments of `reload`.

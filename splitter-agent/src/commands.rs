@@ -7,6 +7,7 @@ use flow_telemetry::otlp::OtlpError;
 use splitter_config::{Config, ConfigError, ConfigFile, Overrides, SetError};
 use splitter_control::{Answer, ControlError, Reason, Request, Unconfirmed, ask};
 use splitter_failover::HealthMonitorError;
+use splitter_instance::fabric::FabricError;
 use splitter_instance::privileges::MissingCapabilities;
 use splitter_instance::{InstanceError, recover};
 use splitter_netlink::NetlinkError;
@@ -140,6 +141,9 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {
         Some(error) if error.is_conflict() => return Some(ExitCode::Conflict),
         Some(error) if error.is_configuration() => return Some(ExitCode::Configuration),
         _ => {}
+    }
+    if cause.downcast_ref().is_some_and(FabricError::is_conflict) {
+        return Some(ExitCode::Conflict);
     }
     match cause.downcast_ref::<PlanError>() {
         Some(PlanError::Conflicts(_)) => return Some(ExitCode::Conflict),

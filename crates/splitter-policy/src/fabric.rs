@@ -124,7 +124,7 @@ pub enum FabricStep {
     /// A leaf has restored an ACK on which nobody had reported.
     Restored,
     /// A leaf has restored an ACK without reading it: it comes from no leaf that is known, by more routers
-    /// than were agreed on, or by a device that is no port.
+    /// than were agreed on, by a device that is no port, or with a VLAN tag.
     Unread,
 }
 
@@ -178,11 +178,13 @@ pub enum FabricPass {
     Unwritable,
     /// It leaves a leaf as it came in: by a port of the fabric, and from no host.
     NotFromHost,
+    /// It has a VLAN tag, and belongs to a device on top of the port.
+    VlanTag,
 }
 
 impl FabricPass {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::NotPureAck,
         Self::UnknownLeaf,
         Self::InitialTtl,
@@ -193,6 +195,7 @@ impl FabricPass {
         Self::UnknownPort,
         Self::Unwritable,
         Self::NotFromHost,
+        Self::VlanTag,
     ];
 
     /// The name that metrics and tables show.
@@ -209,6 +212,7 @@ impl FabricPass {
             Self::UnknownPort => "unknown_port",
             Self::Unwritable => "unwritable",
             Self::NotFromHost => "not_from_host",
+            Self::VlanTag => "vlan_tag",
         }
     }
 }
@@ -257,7 +261,27 @@ impl FabricCounters {
     }
 }
 
-/// Writes an ACK that leaves a leaf by an uplink; `is_from_host` tells if it has come in by no port of the
+/// A VLAN tag of a packet that the kernel keeps beside its bytes, as it does with one tag of each packet
+/// that comes in, and of what a VLAN device sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VlanTag {
+    /// The packet belongs to the device itself.
+    None,
+    /// It belongs to a VLAN device on top. That may be a port of its own; the one below is none for it.
+    Beside,
+}
+
+impl VlanTag {
+    #[inline(always)]
+    const fn none(self) -> Result<(), FabricPass> {
+        match self {
+            Self::None => Ok(()),
+            Self::Beside => Err(FabricPass::VlanTag),
+        }
+    }
+}
+
+/// Writes an ACK that leaves a leaf by an uplink, if it does so without a VLAN tag; `is_from_host` tells if it has come in by no port of the
 /// fabric, and `leaf_at` finds the leaf that an address lies at.
 ///
 /// # Errors
@@ -266,10 +290,12 @@ impl FabricCounters {
 pub fn leave_leaf<B: BufferMut + ?Sized>(
     frame: &mut B,
     agreement: &Agreement,
+    tag: VlanTag,
     is_from_host: impl FnOnce() -> bool,
     leaf_at: impl Fn(&SiteKey) -> Option<u32>,
 ) -> Result<FabricStep, FabricPass> {
     let ack = Ack::read(frame)?;
+    tag.none()?;
     if agreement.hops < Agreement::LEAST_HOPS {
         return Err(FabricPass::Hops);
     }
@@ -309,12 +335,14 @@ pub fn leave_leaf<B: BufferMut + ?Sized>(
 pub fn pass_spine<B: BufferMut + ?Sized>(
     frame: &mut B,
     agreement: &Agreement,
+    tag: VlanTag,
     backlog_ns: impl FnOnce() -> Option<u64>,
 ) -> Result<FabricStep, FabricPass> {
     let ack = Ack::read(frame)?;
     if agreement.hops == 0 || ack.dscp != agreement.dscp {
         return Err(FabricPass::NotWritten);
     }
+    tag.none()?;
     // This spine and the last leaf.
     if !agreement.is_near(ack.ttl, 2) {
         return Err(FabricPass::Hops);
@@ -345,8 +373,8 @@ pub enum Heard {
     Report(Report),
     /// Nobody has reported.
     Nothing,
-    /// It cannot be told of which leaf a spine would have reported, or the ACK has met more routers than
-    /// were agreed on.
+    /// It cannot be told of which leaf a spine would have reported, the ACK has met more routers than
+    /// were agreed on, or it has come in a VLAN, and by no port.
     Unknown,
 }
 
@@ -363,8 +391,8 @@ impl Heard {
     }
 }
 
-/// Restores an ACK that comes in at a leaf by an uplink, whoever it is from. Returns what is in it;
-/// `leaf_at` finds the leaf that an address lies at.
+/// Restores an ACK that comes in at a leaf by an uplink, whoever it is from and whatever VLAN it is in.
+/// Returns what is in it; `leaf_at` finds the leaf that an address lies at.
 ///
 /// # Errors
 /// The reason why the packet stays as it is.
@@ -372,6 +400,7 @@ impl Heard {
 pub fn enter_leaf<B: BufferMut + ?Sized>(
     frame: &mut B,
     agreement: &Agreement,
+    tag: VlanTag,
     leaf_at: impl FnOnce(&SiteKey) -> Option<u32>,
 ) -> Result<Heard, FabricPass> {
     let ack = Ack::read(frame)?;
@@ -385,7 +414,7 @@ pub fn enter_leaf<B: BufferMut + ?Sized>(
     let (level, ttl) = Initial::COMMON.decode(ack.ttl);
     ack.rewrite(frame, ttl.ok_or(FabricPass::Hops)?, Dscp::NONE)?;
     // This leaf is a router as well.
-    if !agreement.is_near(ack.ttl, 1) {
+    if tag == VlanTag::Beside || !agreement.is_near(ack.ttl, 1) {
         return Ok(Heard::Unknown);
     }
     let Some(leaf) = leaf_at(&ack.source()) else {

@@ -14,9 +14,9 @@ pub enum Hook {
 /// Says of a packet what the kernel knows besides its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// Number of the device by which the packet came in.
+    /// Number of the device by which the packet came in; 0 for none.
     pub came_in_by: u32,
-    /// Number of the device that is handed the packet.
+    /// Number of the device that is handed the packet: that by which it leaves, or comes in.
     pub handed_to: u32,
     /// The kernel's mark of the packet (`skb->mark`).
     pub mark: u32,
@@ -54,6 +54,8 @@ impl Context {
             (Hook::TrafficControl, 0) => length_of_frame,
             (Hook::TrafficControl, 8) => mark.into(),
             (Hook::TrafficControl, 16) => self.protocol.into(),
+            // `vlan_present`: no tag beside the bytes.
+            (Hook::TrafficControl, 20) => 0,
             (Hook::TrafficControl, 40) => handed_to.into(),
             // `gso_segs`: no aggregate.
             (Hook::TrafficControl, 164) => 0,

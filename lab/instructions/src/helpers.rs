@@ -96,6 +96,18 @@ pub(crate) fn call(
                 Err(_) => called(negative(BAD_ADDRESS)),
             }
         }
+        // The checksum of a device's is nobody's here.
+        STORE_BYTES if first == CONTEXT => {
+            let (offset, length) = (second & 0xffff_ffff, fourth as usize & 0xffff_ffff);
+            let bytes = machine.memory.bytes(third, length)?.to_vec();
+            match machine.memory.bytes_mut(context.start + offset, length) {
+                Ok(to) => {
+                    to.copy_from_slice(&bytes);
+                    called(0)
+                }
+                Err(_) => called(negative(BAD_ADDRESS)),
+            }
+        }
         FIB_LOOKUP if first == CONTEXT => look_up_route(machine, second, third).and_then(called),
         REDIRECT_MAP => {
             let map = &machine.maps[map_of(machine, first)?];
@@ -120,6 +132,7 @@ const FRAME_BYTES: u32 = id::BPF_FUNC_xdp_get_buff_len as u32;
 const FLOW_HASH: u32 = id::BPF_FUNC_get_hash_recalc as u32;
 const PULL: u32 = id::BPF_FUNC_skb_pull_data as u32;
 const LOAD_BYTES_RELATIVE: u32 = id::BPF_FUNC_skb_load_bytes_relative as u32;
+const STORE_BYTES: u32 = id::BPF_FUNC_skb_store_bytes as u32;
 const FIB_LOOKUP: u32 = id::BPF_FUNC_fib_lookup as u32;
 const REDIRECT_MAP: u32 = id::BPF_FUNC_redirect_map as u32;
 const READ_KERNEL: u32 = id::BPF_FUNC_probe_read_kernel as u32;

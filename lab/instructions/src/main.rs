@@ -1,12 +1,11 @@
 //! Counts what the committed kernel programs execute, and holds it against what is recorded.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Parser;
-use instructions::{Record, paths};
+use instructions::{Objects, Record, paths};
 
 /// Count what the kernel programs execute for a packet, on named paths.
 #[derive(Parser)]
@@ -17,7 +16,7 @@ struct Arguments {
     /// Print one JSON object, with the counts of each path.
     #[arg(long)]
     json: bool,
-    /// Count another object than the committed one.
+    /// Count another object than the committed one of its name (`fabric.o`, or else `splitter.o`).
     #[arg(long, value_name = "FILE")]
     object: Option<PathBuf>,
 }
@@ -25,11 +24,11 @@ struct Arguments {
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let object = arguments
-        .object
-        .unwrap_or_else(|| root.join(instructions::OBJECT));
-    let bytes = fs::read(&object).with_context(|| format!("cannot read {}", object.display()))?;
-    let counted = Record::count(&bytes)?;
+    let mut objects = Objects::read(&root)?;
+    if let Some(file) = &arguments.object {
+        objects.replace(file)?;
+    }
+    let counted = Record::count(&objects)?;
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&counted)?);
     } else {

@@ -2,6 +2,7 @@
 
 mod balanced;
 mod egress;
+mod fabric;
 mod insertion;
 mod known;
 mod passed;
@@ -14,6 +15,7 @@ use splitter_policy::config::PolicyConfig;
 
 use crate::border::{Border, Measured};
 use crate::counts::Counts;
+use crate::objects::{Object, Objects};
 use crate::packet::{Ip, Packet, Upper};
 
 /// A path through a program.
@@ -23,10 +25,13 @@ pub struct Path {
     /// What is done with its packet, in [`Measured::done`]'s words: a packet that takes another path
     /// does something else.
     pub does: Vec<String>,
-    program: &'static str,
-    config: PolicyConfig,
-    course: Course,
+    /// The object whose program it leads through.
+    pub object: Object,
+    run: Run,
 }
+
+/// Runs a path on the object that it is of, and measures its packet.
+type Run = Box<dyn Fn(&[u8]) -> Result<Measured>>;
 
 /// Sends what comes before a path's packet, and measures that.
 type Course = Box<dyn Fn(&mut Border) -> Result<Measured>>;
@@ -47,19 +52,34 @@ impl Path {
         Self {
             name: name.into(),
             does: does.iter().map(|it| (*it).to_owned()).collect(),
-            program,
-            config,
-            course: Box::new(course),
+            object: Object::Splitter,
+            run: Box::new(move |object| {
+                let mut border = Border::new(object, program, config)?;
+                course(&mut border)
+            }),
+        }
+    }
+
+    /// A path through a program of a leaf or a spine.
+    fn of_fabric(
+        name: String,
+        does: &[&str],
+        run: impl Fn(&[u8]) -> Result<Measured> + 'static,
+    ) -> Self {
+        Self {
+            name,
+            does: does.iter().map(|it| (*it).to_owned()).collect(),
+            object: Object::Fabric,
+            run: Box::new(run),
         }
     }
 
     /// Counts what the path takes.
     ///
     /// # Errors
-    /// When the object cannot be run, or the packet did not do what the path's name says.
-    pub fn count(&self, object: &[u8]) -> Result<Counts> {
-        let mut border = Border::new(object, self.program, self.config)?;
-        let Measured { counts, done } = (self.course)(&mut border)?;
+    /// When its object cannot be run, or the packet did not do what the path's name says.
+    pub fn count(&self, objects: &Objects) -> Result<Counts> {
+        let Measured { counts, done } = (self.run)(objects.of(self.object))?;
         ensure!(
             done == self.does,
             "its packet no longer takes the path of that name: it was to do {:?}, and did {done:?}; \
@@ -79,6 +99,7 @@ pub fn all() -> Vec<Path> {
     paths.extend(balanced::paths());
     paths.extend(egress::paths());
     paths.extend(passed::paths());
+    paths.extend(fabric::paths());
     paths
 }
 

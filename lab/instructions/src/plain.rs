@@ -2,6 +2,7 @@
 
 use splitter_policy::counters::Counters;
 use splitter_policy::egress_counts::EgressCounts;
+use splitter_policy::fabric::{Agreement, FabricCounters};
 use splitter_policy::forward::Mac;
 use splitter_policy::next_hop::Generation;
 use splitter_policy::paths::SitePaths;
@@ -23,8 +24,10 @@ macro_rules! plain_data {
 }
 
 plain_data!(
+    Agreement,
     Counters,
     EgressCounts,
+    FabricCounters,
     Generation,
     Mac,
     PrefixLengths,

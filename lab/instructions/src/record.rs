@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::counts::Counts;
+use crate::objects::Objects;
 use crate::paths;
 
 /// Counts by the path's name: the file beside the object.
@@ -32,15 +33,15 @@ pub struct Judgement {
 }
 
 impl Record {
-    /// Counts all paths of an object.
+    /// Counts all paths of the objects.
     ///
     /// # Errors
     /// When packets do not take the paths that they are to take: all of these.
-    pub fn count(object: &[u8]) -> Result<Self> {
+    pub fn count(objects: &Objects) -> Result<Self> {
         let mut counted = Self::default();
         let mut wrong = Vec::new();
         for path in paths::all() {
-            match path.count(object) {
+            match path.count(objects) {
                 Ok(counts) => {
                     counted.0.insert(path.name, counts);
                 }

@@ -100,10 +100,12 @@ fn splitter(release: &Release) -> Result<Package> {
     }
     let configuration = release.source("packaging/splitter.toml")?;
     files.push(File::new("/etc/splitter/splitter.toml", configuration).with_kind(Kind::Config));
-    files.push(File::new(
-        "/usr/lib/systemd/system/splitter.service",
-        unit("packaging/systemd/splitter.service")?,
-    ));
+    for service in ["splitter.service", "splitter-fabric.service"] {
+        files.push(File::new(
+            format!("/usr/lib/systemd/system/{service}"),
+            unit(&format!("packaging/systemd/{service}"))?,
+        ));
+    }
     let examples = "/usr/share/doc/splitter/examples";
     files.push(File::new(
         format!("{examples}/splitter-root.service"),

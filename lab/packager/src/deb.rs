@@ -178,19 +178,23 @@ if [ \"$1\" = configure ]; then
         systemd-tmpfiles --create splitter.conf || true
         systemctl --system daemon-reload || true
         if [ -n \"$2\" ]; then
-            deb-systemd-invoke try-restart splitter.service || true
+            deb-systemd-invoke try-restart splitter.service splitter-fabric.service || true
         fi
     fi
 fi
 ";
 
-/// All that was put into the kernel is taken back before the program goes that could do it.
+/// All that was put into the kernel is taken back before the program goes that could do it; but a leaf that
+/// others still write to restores on, which it does without the program.
 const PRE_REMOVE: &str = "#!/bin/sh
 set -e
 if [ \"$1\" = remove ] && [ -z \"$DPKG_ROOT\" ] && [ -d /run/systemd/system ]; then
-    deb-systemd-invoke stop splitter.service || true
+    deb-systemd-invoke stop splitter.service splitter-fabric.service || true
     splitter down --all || true
-    rmdir /sys/fs/bpf/splitter 2>/dev/null || true
+    if [ -e /etc/splitter/fabric.toml ]; then
+        splitter fabric down || true
+    fi
+    rmdir /sys/fs/bpf/splitter /sys/fs/bpf/splitter-fabric 2>/dev/null || true
 fi
 ";
 
@@ -200,7 +204,9 @@ if [ -z \"$DPKG_ROOT\" ] && [ -d /run/systemd/system ]; then
     systemctl --system daemon-reload || true
 fi
 if [ \"$1\" = purge ]; then
-    rm -f \"$DPKG_ROOT/etc/systemd/system/multi-user.target.wants/splitter.service\"
+    for service in splitter splitter-fabric; do
+        rm -f \"$DPKG_ROOT/etc/systemd/system/multi-user.target.wants/$service.service\"
+    done
     rmdir \"$DPKG_ROOT/etc/splitter\" 2>/dev/null || true
 fi
 ";

@@ -86,18 +86,22 @@ fi
 ";
 
 /// `$1` counts the versions that stay. All that was put into the kernel is taken back before the
-/// program goes that could do it.
+/// program goes that could do it; but a leaf that others still write to restores on, which it does without
+/// the program.
 const PRE_REMOVE: &str = "if [ \"$1\" = 0 ] && [ -d /run/systemd/system ]; then
-    systemctl --no-reload disable --now splitter.service || :
+    systemctl --no-reload disable --now splitter.service splitter-fabric.service || :
     splitter down --all || :
-    rmdir /sys/fs/bpf/splitter 2>/dev/null || :
+    if [ -e /etc/splitter/fabric.toml ]; then
+        splitter fabric down || :
+    fi
+    rmdir /sys/fs/bpf/splitter /sys/fs/bpf/splitter-fabric 2>/dev/null || :
 fi
 ";
 
 const POST_REMOVE: &str = "if [ -d /run/systemd/system ]; then
     systemctl daemon-reload || :
     if [ \"$1\" -ge 1 ]; then
-        systemctl try-restart splitter.service || :
+        systemctl try-restart splitter.service splitter-fabric.service || :
     fi
 fi
 ";

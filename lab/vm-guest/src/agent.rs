@@ -18,9 +18,9 @@ use splitter_policy::dscp::Dscp;
 
 use super::network::{Arrived, CABLES, Capture, LAN, Network, SERVER, Tunnel, VLANS};
 use super::qdiscs::count_clsact;
-use super::{Row, bond, queues, tenant};
+use super::{Row, bond, fabric, queues, tenant};
 
-const SPLITTER: &str = "/bin/splitter";
+pub(crate) const SPLITTER: &str = "/bin/splitter";
 pub(crate) const CONFIG: &str = "/run/splitter.toml";
 const THRESHOLD: usize = 40;
 /// The flow has to leave the short tunnel between two packets.
@@ -54,6 +54,8 @@ pub(crate) fn try_all(network: &Network, report: impl Fn(Row)) -> Result<()> {
     try_out("agent: shares by fair queues", queues::are_fair);
     try_out("agent: leaves VRFs alone", tenant::keeps_its_routes);
     try_out("agent: taps", tap);
+    try_out("fabric: a leaf", fabric::leaf_writes_and_restores);
+    try_out("fabric: a spine", fabric::spine_reports);
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 
 mod agent;
 mod bond;
+mod fabric;
 mod network;
 mod programs;
 mod qdiscs;

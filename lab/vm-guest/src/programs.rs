@@ -6,7 +6,7 @@ use aya::programs::tc::qdisc_add_clsact;
 use aya::programs::{Program, ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
 use splitter_config::PacketLog;
-use splitter_datapath::Object;
+use splitter_datapath::{Object, fabric_object};
 use splitter_policy::paths::BalancerNumber;
 
 use super::agent::expected_hook;
@@ -39,9 +39,11 @@ const SMALL_STACK: &str = "combined stack size";
 pub(crate) fn try_all(network: &Network, report: impl Fn(Row)) -> Result<()> {
     let splitter = Object::for_level(PacketLog::Off)?;
     let logging = Object::for_level(PacketLog::Trace)?;
+    let fabric = fabric_object()?;
     for (object, name) in [
         (splitter.bytes(), "splitter.o"),
         (logging.bytes(), "splitter-log.o"),
+        (&fabric, "fabric.o"),
         (BALANCERS, "balancers.o"),
     ] {
         let mut ebpf = load(object, None).with_context(|| format!("cannot load {name}"))?;

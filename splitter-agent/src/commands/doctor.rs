@@ -2,7 +2,7 @@
 
 use flow_cli::ExitCode;
 use flow_cli::{print, print_json};
-use splitter_doctor::{Status, examine};
+use splitter_doctor::{Check, Status, examine};
 use splitter_instance::recover;
 use splitter_netlink::Netlink;
 
@@ -15,10 +15,15 @@ pub(crate) async fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         _ => Some(super::load_or_recover(cli)?),
     };
     let checks = examine(&Netlink::connect()?, config.as_ref()).await?;
-    if cli.json {
+    report(&checks, cli.json)
+}
+
+/// Prints what was looked at, and says by the exit code if it will work.
+pub(super) fn report(checks: &[Check], as_json: bool) -> anyhow::Result<ExitCode> {
+    if as_json {
         print_json(&checks)?;
     } else {
-        for check in &checks {
+        for check in checks {
             print(check)?;
         }
     }

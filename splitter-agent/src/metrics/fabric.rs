@@ -29,7 +29,7 @@ families! {
             "Packets that passed the programs of a leaf or a spine as they came",
             "By [why](fabric.md#packets-that-pass).";
         attached: "fabric_ports_attached", Gauge, "ports", [],
-            "Ports at which both programs are attached",
+            "Ports at which all programs of the role are attached",
             "Fewer than are configured: a device is not there.";
         ports: "fabric_ports", Gauge, "ports", [],
             "Ports that the configuration lists",
@@ -127,10 +127,11 @@ impl FabricCollector {
     fn encode_backlogs(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let config = self.state.config();
         let mut family = self.families.backlog.encode(encoder)?;
-        let Some(queues) = self.state.queues() else {
+        if config.role != FabricRole::Spine {
             return Ok(());
-        };
-        debug_assert_eq!(config.role, FabricRole::Spine);
+        }
+        // Of what is pinned now: somebody may have removed the pins, and the agent has put others there.
+        let queues = self.state.plane().port_queues().map_err(unreadable)?;
         let now_ns = monotonic_ns();
         for (path, port) in PathId::all().zip(&config.ports) {
             let waits_ns = queues.queues().free_at_ns(path).saturating_sub(now_ns);

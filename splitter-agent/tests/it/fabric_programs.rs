@@ -12,7 +12,7 @@ use splitter_config::FabricRole;
 use splitter_datapath::{fabric_object, fabric_programs};
 use splitter_policy::dscp::Dscp;
 use splitter_policy::fabric::{
-    Agreement, FabricCounters, FabricPass, FabricStep, enter_leaf, leave_leaf, pass_spine,
+    Agreement, FabricCounters, FabricPass, FabricStep, VlanTag, enter_leaf, leave_leaf, pass_spine,
 };
 use splitter_policy::paths::{SitePaths, TunnelPath};
 use splitter_policy::sites::SiteKey;
@@ -151,18 +151,24 @@ fn every_frame_comes_out_as_on_the_host() {
         host.count(leave_leaf(
             &mut expected[..],
             &agreement,
+            VlanTag::None,
             || true,
             |_| Some(LEAF),
         ));
         assert_eq!(kernel.run("leaf_egress", &frame), expected, "leaf, {name}");
 
         let mut expected = frame.clone();
-        let report = enter_leaf(&mut expected[..], &agreement, |_| Some(LEAF));
+        let report = enter_leaf(&mut expected[..], &agreement, VlanTag::None, |_| Some(LEAF));
         host.count(report.map(|it| it.step()));
         assert_eq!(kernel.run("leaf_ingress", &frame), expected, "into, {name}");
 
         let mut expected = frame.clone();
-        host.count(pass_spine(&mut expected[..], &agreement, || Some(0)));
+        host.count(pass_spine(
+            &mut expected[..],
+            &agreement,
+            VlanTag::None,
+            || Some(0),
+        ));
         assert_eq!(
             kernel.run("spine_ingress", &frame),
             expected,

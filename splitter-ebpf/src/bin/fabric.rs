@@ -29,7 +29,7 @@ use aya_ebpf::programs::TcContext;
 use flow_balance::{PathId, Paths as _, RemoteBacklogs};
 use splitter_policy::buffer::{Buffer, BufferMut};
 use splitter_policy::fabric::{
-    self, Agreement, FabricCounters, FabricPass, FabricStep, Heard, MAX_LEAVES, Report,
+    self, Agreement, FabricCounters, FabricPass, FabricStep, Heard, MAX_LEAVES, Report, VlanTag,
 };
 use splitter_policy::paths::{LivePaths, SitePaths, TunnelQueues, wire_bytes};
 use splitter_policy::sites::SiteKey;
@@ -98,12 +98,19 @@ pub fn spine_egress(context: TcContext) -> i32 {
 #[inline(always)]
 fn leave(context: &TcContext) -> Result<FabricStep, FabricPass> {
     let is_from_host = || came_by(context).is_none();
-    fabric::leave_leaf(&mut ack(context)?, agreement()?, is_from_host, leaf_at)
+    let mut ack = ack(context)?;
+    fabric::leave_leaf(
+        &mut ack,
+        agreement()?,
+        tag_of(context),
+        is_from_host,
+        leaf_at,
+    )
 }
 
 #[inline(always)]
 fn enter(context: &TcContext) -> Result<FabricStep, FabricPass> {
-    let heard = fabric::enter_leaf(&mut ack(context)?, agreement()?, leaf_at)?;
+    let heard = fabric::enter_leaf(&mut ack(context)?, agreement()?, tag_of(context), leaf_at)?;
     if let Heard::Report(report) = heard
         && note(context, &report).is_none()
     {
@@ -127,7 +134,10 @@ fn note(context: &TcContext, report: &Report) -> Option<()> {
 
 #[inline(always)]
 fn report(context: &TcContext) -> Result<FabricStep, FabricPass> {
-    fabric::pass_spine(&mut ack(context)?, agreement()?, || backlog_ns(context))
+    let mut ack = ack(context)?;
+    fabric::pass_spine(&mut ack, agreement()?, tag_of(context), || {
+        backlog_ns(context)
+    })
 }
 
 #[inline(always)]
@@ -139,6 +149,15 @@ fn send(context: &TcContext) -> Option<()> {
     let bytes = wire_bytes(skb.len, skb.gso_segs, skb.protocol == ETH_P_IPV6, 0);
     ports()?.send(path, bytes);
     Some(())
+}
+
+#[inline(always)]
+fn tag_of(context: &TcContext) -> VlanTag {
+    // SAFETY: the context is the one that the kernel passed to the program.
+    match unsafe { (*context.skb.skb).vlan_present } {
+        0 => VlanTag::None,
+        _ => VlanTag::Beside,
+    }
 }
 
 /// How long the port takes to drain by which a packet came in; `None` for a device that is none.

@@ -126,7 +126,7 @@ impl Guest {
         if let Some(objects) = env::var_os(OBJECT_DIRECTORY) {
             // What the kernel does not know, it puts into the environment of the first process.
             command_line.push_str(&format!(" {OBJECT_DIRECTORY}=/objects"));
-            for name in ["splitter.o", "splitter-log.o"] {
+            for name in ["splitter.o", "splitter-log.o", "fabric.o"] {
                 let object = read(&Path::new(&objects).join(name))?;
                 files.insert(format!("objects/{name}"), object);
             }

@@ -108,16 +108,24 @@ fn travel(sent: &[u8], agreement: &Agreement, spines: &[Spine]) -> Way {
     let (mut with, mut without) = (sent.to_vec(), sent.to_vec());
     route(&mut with);
     route(&mut without);
-    let left = leave_leaf(&mut with[..], agreement, from_host, is_a_leaf);
+    let left = leave_leaf(
+        &mut with[..],
+        agreement,
+        VlanTag::None,
+        from_host,
+        is_a_leaf,
+    );
     let mut reports = Vec::new();
     for spine in spines {
         if let Some(backlog_ns) = spine {
-            reports.extend(pass_spine(&mut with[..], agreement, || Some(*backlog_ns)));
+            reports.extend(pass_spine(&mut with[..], agreement, VlanTag::None, || {
+                Some(*backlog_ns)
+            }));
         }
         route(&mut with);
         route(&mut without);
     }
-    let entered = enter_leaf(&mut with[..], agreement, is_a_leaf);
+    let entered = enter_leaf(&mut with[..], agreement, VlanTag::None, is_a_leaf);
     route(&mut with);
     route(&mut without);
     Way {
@@ -189,9 +197,9 @@ proptest! {
         let sent = ack(is_v6, ttl, traffic_class);
         let mut frame = sent.clone();
         let agreement = agreement(hops);
-        let spine = pass_spine(&mut frame[..], &agreement, || Some(backlog_ns));
+        let spine = pass_spine(&mut frame[..], &agreement, VlanTag::None, || Some(backlog_ns));
         prop_assert_eq!(spine, Err(FabricPass::NotWritten));
-        let leaf = enter_leaf(&mut frame[..], &agreement, is_a_leaf);
+        let leaf = enter_leaf(&mut frame[..], &agreement, VlanTag::None, is_a_leaf);
         prop_assert_eq!(leaf, Err(FabricPass::NotWritten));
         prop_assert_eq!(frame, sent);
     }
@@ -202,10 +210,10 @@ proptest! {
         let agreement = agreement(hops);
         let mut frame = ack(is_v6, 64, 0);
         route(&mut frame);
-        prop_assert_eq!(leave_leaf(&mut frame[..], &agreement, from_host, is_a_leaf), Ok(FabricStep::Written));
+        prop_assert_eq!(leave_leaf(&mut frame[..], &agreement, VlanTag::None, from_host, is_a_leaf), Ok(FabricStep::Written));
         for spine in &spines {
             if let Some(backlog_ns) = spine {
-                let _ = pass_spine(&mut frame[..], &agreement, || Some(*backlog_ns));
+                let _ = pass_spine(&mut frame[..], &agreement, VlanTag::None, || Some(*backlog_ns));
             }
             route(&mut frame);
         }
@@ -221,7 +229,7 @@ fn mark_with_other_hops_than_agreed_is_restored_and_not_read() {
     for field in 0..=u8::MAX {
         let sent = ack(false, field, DSCP << 2);
         let mut frame = sent.clone();
-        let spine = pass_spine(&mut frame[..], &agreement, || Some(0));
+        let spine = pass_spine(&mut frame[..], &agreement, VlanTag::None, || Some(0));
         // A spine that ours meet first sees what the leaf has written, and nothing else.
         let expected = match field {
             6 => Ok(FabricStep::Reported),
@@ -230,7 +238,7 @@ fn mark_with_other_hops_than_agreed_is_restored_and_not_read() {
         };
         assert_eq!(spine, expected, "{field}");
         let mut frame = sent.clone();
-        let leaf = enter_leaf(&mut frame[..], &agreement, is_a_leaf);
+        let leaf = enter_leaf(&mut frame[..], &agreement, VlanTag::None, is_a_leaf);
         // The hops agreed on decide about reports alone.
         let expected = match (field & 7, field >> 3) {
             (5 | 6, 0) => Ok(FabricStep::Restored),
@@ -275,7 +283,13 @@ fn all_but_pure_acks_pass() {
     for mut frame in others {
         restore_checksum(&mut frame);
         let sent = frame.clone();
-        let left = leave_leaf(&mut frame[..], &agreement, from_host, is_a_leaf);
+        let left = leave_leaf(
+            &mut frame[..],
+            &agreement,
+            VlanTag::None,
+            from_host,
+            is_a_leaf,
+        );
         assert_eq!(left, Err(FabricPass::NotPureAck), "{sent:02x?}");
         assert_eq!(frame, sent);
     }
@@ -286,7 +300,13 @@ fn acks_that_report_congestion_are_written() {
     for ecn in [0x40, 0x80, 0xc0] {
         let mut frame = ack(false, 63, 0);
         frame[47] |= ecn;
-        let left = leave_leaf(&mut frame[..], &agreement(3), from_host, is_a_leaf);
+        let left = leave_leaf(
+            &mut frame[..],
+            &agreement(3),
+            VlanTag::None,
+            from_host,
+            is_a_leaf,
+        );
         assert_eq!(left, Ok(FabricStep::Written));
     }
 }
@@ -307,19 +327,26 @@ fn ends_are_looked_up_in_their_own_direction() {
             asked.set(asked.get() + 1);
             (*key == host(known)).then_some(LEAF)
         };
-        let left = leave_leaf(&mut frame[..], &agreement, from_host, only);
+        let left = leave_leaf(&mut frame[..], &agreement, VlanTag::None, from_host, only);
         assert_eq!(left, Err(FabricPass::UnknownLeaf));
         assert_eq!(asked.get(), u32::from(known));
         assert_eq!(frame, sent);
     }
     let mut frame = ack(false, 63, 0);
-    leave_leaf(&mut frame[..], &agreement, from_host, is_a_leaf).unwrap();
+    leave_leaf(
+        &mut frame[..],
+        &agreement,
+        VlanTag::None,
+        from_host,
+        is_a_leaf,
+    )
+    .unwrap();
     let asked = Cell::new(None);
     let ask = |key: &SiteKey| {
         asked.set(Some(*key));
         Some(LEAF)
     };
-    enter_leaf(&mut frame[..], &agreement, ask).unwrap();
+    enter_leaf(&mut frame[..], &agreement, VlanTag::None, ask).unwrap();
     assert_eq!(asked.get(), Some(host(1)));
 }
 
@@ -329,9 +356,16 @@ fn what_comes_from_no_known_leaf_is_restored_and_not_read() {
     let sent = ack(false, 63, 0);
     for backlog_ns in [None, Some(7_000_000)] {
         let mut frame = sent.clone();
-        leave_leaf(&mut frame[..], &agreement, from_host, is_a_leaf).unwrap();
-        let _ = pass_spine(&mut frame[..], &agreement, || backlog_ns);
-        let entered = enter_leaf(&mut frame[..], &agreement, |_| None);
+        leave_leaf(
+            &mut frame[..],
+            &agreement,
+            VlanTag::None,
+            from_host,
+            is_a_leaf,
+        )
+        .unwrap();
+        let _ = pass_spine(&mut frame[..], &agreement, VlanTag::None, || backlog_ns);
+        let entered = enter_leaf(&mut frame[..], &agreement, VlanTag::None, |_| None);
         assert_eq!(entered, Ok(Heard::Unknown));
         assert_eq!(frame, sent);
     }
@@ -344,29 +378,90 @@ fn leaf_takes_the_mark_off_its_hosts_acks_to_leaves_alone() {
     // Another leaf has written it, and this one is on its way.
     let mut frame = ack(false, 4, DSCP << 2);
     let sent = frame.clone();
-    let left = leave_leaf(&mut frame[..], &agreement, || false, is_a_leaf);
+    let left = leave_leaf(
+        &mut frame[..],
+        &agreement,
+        VlanTag::None,
+        || false,
+        is_a_leaf,
+    );
     assert_eq!(left, Err(FabricPass::NotFromHost));
     assert_eq!(frame, sent);
     // Nobody restores it where it goes.
     let mut frame = marked.clone();
     let only_source = |key: &SiteKey| (*key == host(1)).then_some(LEAF);
-    let left = leave_leaf(&mut frame[..], &agreement, from_host, only_source);
+    let left = leave_leaf(
+        &mut frame[..],
+        &agreement,
+        VlanTag::None,
+        from_host,
+        only_source,
+    );
     assert_eq!(left, Err(FabricPass::UnknownLeaf));
     assert_eq!(frame, marked);
     // Somebody would, wherever it comes from.
     let only_destination = |key: &SiteKey| (*key == host(2)).then_some(LEAF);
-    let left = leave_leaf(&mut frame[..], &agreement, from_host, only_destination);
+    let left = leave_leaf(
+        &mut frame[..],
+        &agreement,
+        VlanTag::None,
+        from_host,
+        only_destination,
+    );
     assert_eq!(left, Ok(FabricStep::Cleared));
     assert_eq!(frame, ack(false, 63, 0));
+}
+
+/// What belongs to a VLAN device on top of a port is neither written nor read; what somebody has written all
+/// the same is restored.
+#[test]
+fn what_has_a_vlan_tag_is_restored_alone() {
+    let agreement = agreement(3);
+    for is_v6 in [false, true] {
+        let sent = ack(is_v6, 63, 0);
+        let mut frame = sent.clone();
+        let left = leave_leaf(
+            &mut frame[..],
+            &agreement,
+            VlanTag::Beside,
+            from_host,
+            is_a_leaf,
+        );
+        assert_eq!(left, Err(FabricPass::VlanTag));
+        assert_eq!(frame, sent);
+        leave_leaf(
+            &mut frame[..],
+            &agreement,
+            VlanTag::None,
+            from_host,
+            is_a_leaf,
+        )
+        .unwrap();
+        let written = frame.clone();
+        let passed = pass_spine(&mut frame[..], &agreement, VlanTag::Beside, || Some(0));
+        assert_eq!(passed, Err(FabricPass::VlanTag));
+        assert_eq!(frame, written);
+        pass_spine(&mut frame[..], &agreement, VlanTag::None, || Some(0)).unwrap();
+        let entered = enter_leaf(&mut frame[..], &agreement, VlanTag::Beside, is_a_leaf);
+        assert_eq!(entered, Ok(Heard::Unknown));
+        assert_eq!(frame, sent);
+    }
 }
 
 #[test]
 fn spine_without_a_model_of_its_port_reports_nothing() {
     let agreement = agreement(3);
     let mut frame = ack(true, 63, 0);
-    leave_leaf(&mut frame[..], &agreement, from_host, is_a_leaf).unwrap();
+    leave_leaf(
+        &mut frame[..],
+        &agreement,
+        VlanTag::None,
+        from_host,
+        is_a_leaf,
+    )
+    .unwrap();
     let sent = frame.clone();
-    let passed = pass_spine(&mut frame[..], &agreement, || None);
+    let passed = pass_spine(&mut frame[..], &agreement, VlanTag::None, || None);
     assert_eq!(passed, Err(FabricPass::UnknownPort));
     assert_eq!(frame, sent);
 }
@@ -383,9 +478,9 @@ fn nothing_is_written_before_there_is_an_agreement() {
     for field in 0..=u8::MAX {
         let sent = ack(false, field, 0);
         let mut frame = sent.clone();
-        assert!(leave_leaf(&mut frame[..], &none, from_host, is_a_leaf).is_err());
-        assert!(pass_spine(&mut frame[..], &none, || Some(1)).is_err());
-        assert!(enter_leaf(&mut frame[..], &none, is_a_leaf).is_err());
+        assert!(leave_leaf(&mut frame[..], &none, VlanTag::None, from_host, is_a_leaf).is_err());
+        assert!(pass_spine(&mut frame[..], &none, VlanTag::None, || Some(1)).is_err());
+        assert!(enter_leaf(&mut frame[..], &none, VlanTag::None, is_a_leaf).is_err());
         assert_eq!(frame, sent);
     }
     let dscp = Dscp::new(DSCP).unwrap();
@@ -407,5 +502,5 @@ fn each_outcome_has_a_counter_of_its_own() {
     sum.add(&counters);
     assert_eq!(FabricStep::ALL.map(|it| sum.done(it)), [2, 4, 6, 8, 10, 12]);
     let passed = FabricPass::ALL.map(|it| sum.passed(it));
-    assert_eq!(passed, [14, 16, 18, 20, 22, 24, 26, 28, 30, 32]);
+    assert_eq!(passed, [14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34]);
 }

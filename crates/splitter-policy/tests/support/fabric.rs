@@ -1,7 +1,7 @@
 //! What leaves and spines of a fabric may do to any bytes whatever.
 
 use splitter_policy::dscp::Dscp;
-use splitter_policy::fabric::{Agreement, FabricStep, enter_leaf, leave_leaf, pass_spine};
+use splitter_policy::fabric::{Agreement, FabricStep, VlanTag, enter_leaf, leave_leaf, pass_spine};
 
 use super::checks::{changed_bits, checksum_is_right};
 use super::packet::{Packet, Upper};
@@ -62,20 +62,29 @@ pub(crate) fn check(frame: &[u8]) {
     let dscp = Dscp::new(DSCP).expect("six bits");
     let agreement = Agreement::new(dscp, 3, 25_000_000).expect("it is possible");
     let mut left = frame.to_vec();
-    let leaving = leave_leaf(&mut left[..], &agreement, || true, |_| Some(1));
+    let leaving = leave_leaf(
+        &mut left[..],
+        &agreement,
+        VlanTag::None,
+        || true,
+        |_| Some(1),
+    );
     check_changes(frame, &left, leaving.is_ok());
     if leaving == Ok(FabricStep::Written) && has_right_checksum(frame) {
         let mut restored = left.clone();
-        enter_leaf(&mut restored[..], &agreement, |_| Some(1)).expect("a leaf has written it");
+        enter_leaf(&mut restored[..], &agreement, VlanTag::None, |_| Some(1))
+            .expect("a leaf has written it");
         assert_eq!(restored, frame);
     }
     // As it came from somebody else, and as one of ours has written it.
     for received in [frame, &left] {
         let mut passed = received.to_vec();
-        let reported = pass_spine(&mut passed[..], &agreement, || Some(7_000_000));
+        let reported = pass_spine(&mut passed[..], &agreement, VlanTag::None, || {
+            Some(7_000_000)
+        });
         check_changes(received, &passed, reported.is_ok());
         let mut entered = received.to_vec();
-        let entering = enter_leaf(&mut entered[..], &agreement, |_| Some(1));
+        let entering = enter_leaf(&mut entered[..], &agreement, VlanTag::None, |_| Some(1));
         check_changes(received, &entered, entering.is_ok());
     }
 }

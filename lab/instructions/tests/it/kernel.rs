@@ -2,7 +2,7 @@
 
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Root;
-use instructions::{Border, TABLE_SIZE};
+use instructions::{Border, Object, TABLE_SIZE};
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::{Counters, FlowEvent};
 use splitter_policy::flow::{Class, TunnelRole};
@@ -10,7 +10,7 @@ use splitter_policy::pass_reason::PassReason;
 
 use crate::loaded::Loaded;
 use crate::shapes::every_shape_with;
-use crate::{object, packet};
+use crate::{objects, packet};
 
 /// What the kernel wants of a frame to run a program on it.
 const SHORTEST_FRAME: usize = 14;
@@ -60,11 +60,12 @@ struct Both {
 
 impl Both {
     fn new() -> Self {
-        let object = object();
-        let mut kernel = Loaded::new(&object, TABLE_SIZE);
+        let objects = objects();
+        let object = objects.of(Object::Splitter);
+        let mut kernel = Loaded::new(object, TABLE_SIZE);
         kernel.load_xdp("split");
         kernel.set(eager());
-        let interpreter = Border::new(&object, "split", eager()).expect("loads");
+        let interpreter = Border::new(object, "split", eager()).expect("loads");
         Self {
             kernel,
             interpreter,

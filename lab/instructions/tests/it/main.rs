@@ -15,14 +15,15 @@ mod shapes;
 
 use std::path::{Path, PathBuf};
 
+use instructions::Objects;
+
 fn in_tree(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .join(path)
 }
 
-/// The object that ships.
-fn object() -> Vec<u8> {
-    let path = in_tree(instructions::OBJECT);
-    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+/// The objects that ship.
+fn objects() -> Objects {
+    Objects::read(&in_tree("")).unwrap_or_else(|error| panic!("{error:#}"))
 }

@@ -4,11 +4,11 @@ use std::fs;
 
 use instructions::{Counts, Record};
 
-use crate::{in_tree, object};
+use crate::{in_tree, objects};
 
 #[test]
 fn committed_programs_execute_no_more_than_is_recorded() {
-    let counted = Record::count(&object()).unwrap_or_else(|error| panic!("{error}"));
+    let counted = Record::count(&objects()).unwrap_or_else(|error| panic!("{error}"));
     let recorded = Record::read(&in_tree(instructions::RECORD)).expect("can be read");
     let judgement = recorded.judge(&counted);
     if let Some(complaint) = judgement.complaint() {
@@ -21,9 +21,9 @@ fn committed_programs_execute_no_more_than_is_recorded() {
 
 #[test]
 fn counts_are_the_same_in_each_run() {
-    let object = object();
+    let objects = objects();
     for path in instructions::paths::all().into_iter().step_by(9) {
-        let [one, other] = [(); 2].map(|()| path.count(&object).expect("takes its path"));
+        let [one, other] = [(); 2].map(|()| path.count(&objects).expect("takes its path"));
         assert_eq!(one, other, "{}", path.name);
     }
 }

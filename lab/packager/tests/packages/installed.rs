@@ -71,6 +71,12 @@ fn deb_is_installed_upgraded_removed_and_purged() {
             .contains("ExecStart=/usr/bin/splitter run\n")
     );
 
+    let role = root.path("usr/lib/systemd/system/splitter-fabric.service");
+    let role = fs::read_to_string(role).unwrap();
+    assert!(role.contains("ExecStart=/usr/bin/splitter fabric run\n"));
+    let wanted = root.path("etc/systemd/system/multi-user.target.wants");
+    assert!(!wanted.exists(), "something is started at boot");
+
     let changed = root.configuration() + "lan = ['eth7']\n";
     fs::write(root.path(CONFIGURATION), &changed).unwrap();
     // The next version, whose configuration is another one.

@@ -175,6 +175,7 @@ fn packages_have_what_users_look_for() {
         "/usr/bin/netsim",
         "/usr/bin/splitter-demo",
         "/usr/lib/systemd/system/splitter.service",
+        "/usr/lib/systemd/system/splitter-fabric.service",
         "/usr/share/man/man1/splitter.1.gz",
         "/usr/share/man/man1/splitter-verify.1.gz",
         "/usr/share/man/man1/cloudburst-serve.1.gz",
@@ -263,6 +264,53 @@ fn scripts_of_the_rpm_are_for_the_shell() {
         .map(|line| format!("{line}\n"))
         .collect();
     run(Command::new("sh").args(["-n", "-c", &body]));
+}
+
+/// What differs is what the one splits by and the other has a role by.
+#[test]
+fn role_in_a_fabric_is_as_closed_as_the_splitter_and_off() {
+    let unit = |name: &str| {
+        let path = Path::new(ROOT).join("packaging/systemd").join(name);
+        fs::read_to_string(path).unwrap()
+    };
+    let closing = |text: &str| -> Vec<String> {
+        const OWN: [&str; 7] = [
+            "Description",
+            "ConditionPathExists",
+            "ExecCondition",
+            "ExecStart",
+            "ExecReload",
+            "RuntimeDirectory",
+            "BindPaths",
+        ];
+        let settings = text.lines().filter_map(|it| it.split_once('='));
+        settings
+            .filter(|(key, _)| !key.starts_with('#') && !OWN.contains(key))
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect()
+    };
+    let [splitter, fabric] = ["splitter.service", "splitter-fabric.service"].map(unit);
+    assert!(closing(&splitter).len() > 30);
+    assert_eq!(closing(&fabric), closing(&splitter));
+    assert!(fabric.contains("\nConditionPathExists=/etc/splitter/fabric.toml\n"));
+    // Nothing installs that file, enables the unit, or starts it.
+    let packages = contents::packages(&release(&programs())).unwrap();
+    let files = packages.iter().flat_map(|it| &it.files);
+    let mut paths = files.map(|it| it.path.as_str());
+    assert!(!paths.any(|it| it.ends_with("/fabric.toml") || it.contains(".wants/")));
+    for script in ["deb.rs", "rpm.rs"] {
+        let text = fs::read_to_string(Path::new(ROOT).join("lab/packager/src").join(script));
+        let text = text.unwrap();
+        assert!(text.contains("stop splitter") || text.contains("disable --now splitter"));
+        for verb in [" enable ", " start "] {
+            assert!(!text.contains(verb), "{script}: {verb}");
+        }
+        assert!(text.contains("splitter fabric down"), "{script}");
+        assert!(
+            text.contains("try-restart splitter.service splitter-fabric.service"),
+            "{script}"
+        );
+    }
 }
 
 #[test]

@@ -9,6 +9,9 @@ use crate::{WORKSPACE, assert_none};
 /// The highest exposure, of 10. What remains is the network, which is the point, and what loads programs.
 const HIGHEST: f64 = 2.0;
 
+/// Those that are installed.
+const UNITS: [&str; 2] = ["splitter.service", "splitter-fabric.service"];
+
 /// Options that close something and that `systemd-analyze security` counts, but for those whose values are rows.
 const CLOSING: [&str; 24] = [
     "IPAddressDeny",
@@ -66,7 +69,13 @@ fn values<'u>(unit: &'u str, option: &str) -> Vec<&'u str> {
 
 #[test]
 fn what_the_unit_leaves_out_has_its_reason() {
-    let (rows, unit) = (rows(), unit("splitter.service"));
+    for name in UNITS {
+        leaves_nothing_out(&unit(name));
+    }
+}
+
+fn leaves_nothing_out(unit: &str) {
+    let rows = rows();
     // Some stand together, as in AF_(INET|INET6).
     let is_reasoned = |option: &str, value: &str| {
         let short = value.trim_start_matches("AF_");
@@ -78,12 +87,12 @@ fn what_the_unit_leaves_out_has_its_reason() {
     let mut wrong = Vec::new();
     for option in CLOSING {
         // Either it is set or it has a reason, and never both.
-        if values(&unit, option).is_empty() != rows.contains(&format!("{option}=")) {
+        if values(unit, option).is_empty() != rows.contains(&format!("{option}=")) {
             wrong.push(option.to_owned());
         }
     }
     for option in ["CapabilityBoundingSet", "RestrictAddressFamilies"] {
-        let values = values(&unit, option);
+        let values = values(unit, option);
         assert!(!values.is_empty(), "the unit has no {option}");
         // Systemd does not count this one.
         let values = values.into_iter().filter(|it| *it != "CAP_PERFMON");
@@ -96,9 +105,15 @@ fn what_the_unit_leaves_out_has_its_reason() {
 #[test]
 fn systemd_counts_what_the_table_has_and_nothing_else() {
     flow_testbed::require!(Program("systemd-analyze"));
+    for unit in UNITS {
+        counts_what_the_table_has(unit);
+    }
+}
+
+fn counts_what_the_table_has(unit: &str) {
     let mut analyze = Command::new("systemd-analyze");
     analyze.args(["security", "--offline=true", "--json=short"]);
-    let path = WORKSPACE.root.join("packaging/systemd/splitter.service");
+    let path = WORKSPACE.root.join("packaging/systemd").join(unit);
     let output = analyze.arg(path).output().unwrap();
     let counted: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
     let exposure = |row: &serde_json::Value| row["exposure"].as_str()?.parse::<f64>().ok();
@@ -128,8 +143,10 @@ fn units_are_as_exposed_as_the_page_says() {
         let level = level.split(' ').next().unwrap_or_default();
         level.parse::<f64>().expect("a number")
     };
-    let level = analyze("splitter.service");
-    assert!(level <= HIGHEST, "{level}");
+    for unit in UNITS {
+        let level = analyze(unit);
+        assert!(level <= HIGHEST, "{unit}: {level}");
+    }
     // The short one sets nothing of the kind, as the page says.
     let short = unit("splitter-root.service");
     let set: Vec<_> = CLOSING

@@ -28,8 +28,12 @@ fn systemd_takes_the_units() {
             continue;
         }
         let text = fs::read_to_string(unit.path()).unwrap();
-        assert!(text.contains("ExecStart=/usr/local/bin/splitter run\n"));
-        assert!(text.contains("ExecReload=/usr/local/bin/splitter reload\n"));
+        let is_of_a_fabric = unit.file_name() == "splitter-fabric.service";
+        let command = if is_of_a_fabric { "fabric run" } else { "run" };
+        assert!(text.contains(&format!("ExecStart=/usr/local/bin/splitter {command}\n")));
+        // What a role goes by is read at its start alone.
+        let reload = "ExecReload=/usr/local/bin/splitter reload\n";
+        assert_eq!(text.contains(reload), !is_of_a_fabric);
         assert!(text.contains("Type=notify\n") && text.contains("WatchdogSec=90\n"));
         // A device that is late, or an uplink that is down, at boot is the end of nothing.
         assert!(text.contains("StartLimitIntervalSec=0\n") && text.contains("RestartSec=2\n"));

@@ -16,6 +16,7 @@ use crate::values::InstanceName;
 /// Path at which the configuration of a leaf or a spine is looked for when no `--config` is given.
 pub const FABRIC_PATH: &str = "/etc/splitter/fabric.toml";
 
+const RUNTIME_DIR: &str = "/run/splitter-fabric";
 const MOVES: &str = "`splitter fabric down` under the old value, then start it under the new one";
 const AGAIN: &str = "end `splitter fabric run` and start it again";
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9463);
@@ -27,6 +28,11 @@ section! {
         name: InstanceName = key("name", Restart(MOVES), instance_name())
             .default(InstanceName::default())
             .trade_off("Another one is for another network namespace of the machine.");
+
+        /// The lock of the role lies under `<runtime_dir>`, by the path of its pins.
+        runtime_dir: PathBuf = key("runtime_dir", Restart(MOVES), path())
+            .default(PathBuf::from(RUNTIME_DIR))
+            .trade_off("One process at a time may `run`, `up` or `down` what is pinned at a place.");
 
         /// The BPF file system is mounted here.
         bpffs: PathBuf = key("bpffs", Restart(MOVES), path())
@@ -93,6 +99,14 @@ impl FabricConfig {
         self.fabric.dscp.get() & 0b110 == 0
     }
 
+    /// Returns the directory of its lock: another one for each BPF file system.
+    #[must_use]
+    pub fn instance_dir(&self) -> PathBuf {
+        let pins = self.pin_dir();
+        self.runtime_dir
+            .join(pins.strip_prefix("/").unwrap_or(&pins))
+    }
+
     /// Returns the directory of its pinned programs, maps and links: apart from those of instances that
     /// split.
     #[must_use]
@@ -142,6 +156,13 @@ mod tests {
             leaf.pin_dir(),
             Path::new("/sys/fs/bpf/splitter-fabric/default")
         );
+        assert_eq!(
+            leaf.instance_dir(),
+            Path::new("/run/splitter-fabric/sys/fs/bpf/splitter-fabric/default")
+        );
+        assert!(!leaf.fabric.restore_only);
+        let restores = parse(&LEAF.replace("dscp = 41", "dscp = 41\nrestore_only = true"));
+        assert!(restores.unwrap().fabric.restore_only);
         assert!(leaf.is_best_effort());
         for (dscp, expected) in [(40, true), (42, false), (44, false), (49, true)] {
             let other = parse(&LEAF.replace("dscp = 41", &format!("dscp = {dscp}"))).unwrap();
@@ -193,6 +214,10 @@ mod tests {
                 "nobody looks at what up0",
             ),
             (replaced(LEAF, "'up1'", "'up0'"), "up0 is listed twice"),
+            (
+                replaced(SPINE, "hops = 4", "restore_only = true"),
+                "a spine restores nothing",
+            ),
             (
                 replaced(LEAF, "number = 1", "number = 0"),
                 "two leaves have the number 0",

@@ -54,13 +54,16 @@ pub struct FabricPortState {
     pub index: u32,
     /// How the programs are attached, at its ingress and egress; none where they are not.
     pub attached: [Option<AttachedMode>; 2],
+    /// The configuration has something at its egress: not so on a leaf that only restores.
+    pub is_writer: bool,
 }
 
 impl FabricPortState {
-    /// Tells if both programs are attached.
+    /// Tells if what the configuration has there is attached, and nothing else.
     #[must_use]
-    pub fn is_attached(&self) -> bool {
-        self.attached.iter().all(Option::is_some)
+    pub fn is_in_place(&self) -> bool {
+        let [ingress, egress] = self.attached;
+        ingress.is_some() && egress.is_some() == self.is_writer
     }
 }
 
@@ -185,6 +188,7 @@ impl FabricDataplane {
                     mode(TcSide::Ingress, numbers[0]),
                     mode(TcSide::Egress, numbers[1]),
                 ],
+                is_writer: !fabric.restore_only,
             })
         });
         Ok(present.collect())

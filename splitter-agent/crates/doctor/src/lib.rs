@@ -8,6 +8,7 @@ use splitter_config::Config;
 use splitter_netlink::{Netlink, NetlinkError};
 
 mod drivers;
+mod fabric;
 mod health;
 mod machine;
 mod neighbours;
@@ -16,6 +17,7 @@ mod redirect;
 mod table;
 mod xdp;
 
+pub use fabric::examine_fabric;
 pub use neighbours::{Concern, Neighbour, Neighbours, Unseen, neighbours};
 
 /// One thing that was looked at.

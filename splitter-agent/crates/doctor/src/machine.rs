@@ -20,15 +20,27 @@ const OLDEST_KERNEL: (u32, u32) = (5, 18);
 
 pub(super) async fn examine(netlink: &Netlink, config: Option<&Config>) -> Vec<Check> {
     let bpffs = config.map_or(Path::new("/sys/fs/bpf"), |config| &config.bpffs);
-    let mut checks = vec![kernel(), btf()];
-    checks.extend(capabilities());
-    checks.extend([mounted(bpffs), jit(), clock()]);
+    let mut checks = of_programs(bpffs);
     let families = config.map_or(vec![Family::V4], |config| config.families().collect());
     checks.extend(families.iter().map(|&family| {
         let named = config.is_none_or(|config| config.names_next_hops(family));
         forwarding(family, named)
     }));
     checks.push(exact_dscp(netlink).await);
+    checks
+}
+
+/// What a router of these families needs whose programs are pinned in a BPF file system.
+pub(super) fn examine_for(bpffs: &Path, families: &[Family]) -> Vec<Check> {
+    let mut checks = of_programs(bpffs);
+    checks.extend(families.iter().map(|&family| forwarding(family, true)));
+    checks
+}
+
+fn of_programs(bpffs: &Path) -> Vec<Check> {
+    let mut checks = vec![kernel(), btf()];
+    checks.extend(capabilities());
+    checks.extend([mounted(bpffs), jit(), clock()]);
     checks
 }
 

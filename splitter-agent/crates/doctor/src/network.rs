@@ -92,7 +92,7 @@ async fn lan(interface: &Interface, config: &Config, ours: Option<&[u32]>) -> Ve
     checks
 }
 
-fn link(what: &str, interface: &Interface) -> Check {
+pub(super) fn link(what: &str, interface: &Interface) -> Check {
     let check = format!("interface {what}");
     if !interface.is_up {
         let remedy = format!("ip link set {} up", interface.name);

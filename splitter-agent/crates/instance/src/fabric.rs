@@ -1,17 +1,24 @@
 //! A machine as a leaf or a spine of a fabric: what is in place for that, and what keeps it so.
 
+mod hold;
+mod report;
+mod stop;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::PathModels;
 use splitter_config::{Fabric, FabricConfig, FabricRole};
-use splitter_datapath::{FabricDataplane, FabricPortState, KernelError, PathQueues, fabric_ports};
+use splitter_datapath::{FabricDataplane, FabricPortState, KernelError, fabric_ports};
 use splitter_netlink::{Interfaces, Netlink, NetlinkError};
 use thiserror::Error;
 use tokio::time::sleep;
 
+pub use self::hold::hold;
+pub use self::report::{PlannedPort, ShownPort, planned_ports, shown_ports};
+pub use self::stop::{Ending, cease, take_down};
 use crate::queue_comparison::compare_for;
+use crate::{InstanceError, PathModels};
 
 /// From one look at the ports to the next.
 const RECONCILE_INTERVAL: Duration = Duration::from_secs(1);
@@ -24,6 +31,29 @@ pub enum FabricError {
         "the port {0} has no Ethernet header, by which ACKs are found; name the devices of the links between leaves and spines"
     )]
     NotEthernet(String),
+    /// Another process has the role, or its pins are of another network namespace.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+    /// Another role of this network namespace has a port.
+    #[error(
+        "the port {port} has the programs of the instance {name}; take that one down with its configuration (`splitter fabric down`), or name another device"
+    )]
+    PortTaken {
+        /// The port's device.
+        port: String,
+        /// The name of the other one.
+        name: String,
+    },
+    /// Other leaves still write to hosts behind this one.
+    #[error(
+        "other leaves still write: {acks} ACKs were restored in {seconds:.0} s, so the leaf restores on, and writes nothing itself; take its prefixes off their lists, or have them set restore_only = true, and then try again (`--at-once` takes it down all the same: hosts then see what is written)"
+    )]
+    StillWritten {
+        /// ACKs that were restored meanwhile.
+        acks: u64,
+        /// As long as it was waited for.
+        seconds: f64,
+    },
     /// Programs or maps failed.
     #[error(transparent)]
     Kernel(#[from] KernelError),
@@ -32,12 +62,23 @@ pub enum FabricError {
     Netlink(#[from] NetlinkError),
 }
 
+impl FabricError {
+    /// Returns true where somebody else is in the way: another process, role or leaf.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        match self {
+            Self::Instance(error) => error.is_conflict(),
+            Self::PortTaken { .. } | Self::StillWritten { .. } => true,
+            Self::NotEthernet(_) | Self::Kernel(_) | Self::Netlink(_) => false,
+        }
+    }
+}
+
 /// State of a leaf or a spine, as far as it is in place.
 #[derive(Debug)]
 pub struct FabricState {
     config: Fabric,
     plane: FabricDataplane,
-    queues: Option<PathQueues>,
     attached: AtomicUsize,
 }
 
@@ -49,14 +90,9 @@ impl FabricState {
     pub async fn up(config: &FabricConfig, netlink: &Netlink) -> Result<Self, FabricError> {
         let interfaces = netlink.interfaces().await?;
         let plane = put_in_place(config, &interfaces)?;
-        let queues = match config.fabric.role {
-            FabricRole::Spine => Some(plane.port_queues()?),
-            FabricRole::Leaf => None,
-        };
         let state = Self {
             config: config.fabric.clone(),
             plane,
-            queues,
             attached: AtomicUsize::new(0),
         };
         state.note_ports(&interfaces)?;
@@ -75,13 +111,7 @@ impl FabricState {
         &self.plane
     }
 
-    /// Returns the models of a spine's ports.
-    #[must_use]
-    pub fn queues(&self) -> Option<&PathQueues> {
-        self.queues.as_ref()
-    }
-
-    /// Returns how many ports have both programs, as of the last look.
+    /// Returns how many ports have all programs of the role, as of the last look.
     #[must_use]
     pub fn attached(&self) -> usize {
         self.attached.load(Ordering::Relaxed)
@@ -89,7 +119,7 @@ impl FabricState {
 
     fn note_ports(&self, interfaces: &Interfaces) -> Result<Vec<FabricPortState>, KernelError> {
         let ports = self.plane.port_states(&self.config, interfaces)?;
-        let attached = ports.iter().filter(|it| it.is_attached()).count();
+        let attached = ports.iter().filter(|it| it.is_in_place()).count();
         let before = self.attached.swap(attached, Ordering::Relaxed);
         if attached != before {
             let (role, listed) = (self.config.role, self.config.ports.len());
@@ -110,29 +140,11 @@ fn put_in_place(
             return Err(FabricError::NotEthernet(port.device.to_string()));
         }
     }
+    hold::check_ports(config)?;
     let directory = config.pin_dir();
-    Ok(FabricDataplane::up(
-        &config.bpffs,
-        &directory,
-        &config.fabric,
-        interfaces,
-    )?)
-}
-
-/// Ends what the role writes; a leaf restores on.
-///
-/// # Errors
-/// When something cannot be detached or removed.
-pub fn cease(config: &FabricConfig) -> Result<(), KernelError> {
-    let role = config.fabric.role;
-    FabricDataplane::cease(&config.bpffs, &config.pin_dir(), role)?;
-    if role == FabricRole::Leaf {
-        tracing::info!(
-            event = "restores_on",
-            "writes no more, and restores what other leaves write until `splitter fabric down`"
-        );
-    }
-    Ok(())
+    let plane = FabricDataplane::up(&config.bpffs, &directory, &config.fabric, interfaces)?;
+    hold::note_owner(config)?;
+    Ok(plane)
 }
 
 /// Warns that a DSCP is none that Linux's queues take for best effort.
@@ -145,13 +157,15 @@ pub fn warn_of_dscp(config: &FabricConfig) {
 }
 
 /// Keeps the programs at the ports, also at those that come back, and holds a spine's models against its
-/// queues, as long as it is polled.
+/// queues, as long as it is polled; `goes_round` hears of each time that it has looked, about once a second.
 pub async fn keep_up(
     config: &FabricConfig,
     state: Arc<FabricState>,
     netlink: &Netlink,
+    mut goes_round: impl FnMut(),
 ) -> &'static str {
     loop {
+        goes_round();
         match reconcile(config, &state, netlink).await {
             Ok(ports) if state.config.role == FabricRole::Spine => match models(&state, &ports) {
                 Ok(models) => compare_for(RECONCILE_INTERVAL, models).await,
@@ -176,7 +190,7 @@ async fn reconcile(
 ) -> Result<Vec<FabricPortState>, FabricError> {
     let interfaces = netlink.interfaces().await?;
     match state.note_ports(&interfaces) {
-        Ok(ports) if ports.iter().all(FabricPortState::is_attached) => return Ok(ports),
+        Ok(ports) if ports.iter().all(FabricPortState::is_in_place) => return Ok(ports),
         Ok(_) => {}
         // Somebody has removed the pins, say.
         Err(error) => {

@@ -1,34 +1,32 @@
 //! What stays at a leaf's ports when its agent ends, its build changes or its pins go.
 
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::Child;
 
 use splitter_datapath::fabric_object;
 
-use super::*;
+use flow_testbed::namespace::Namespace;
+use flow_testbed::require;
+use flow_testbed::require::Requirement::{Program, Root};
+use flow_testbed::wait;
+
+use super::rig::{Rig, run};
+use super::transfer::{scrape, transfer};
+use crate::support::site::PATIENCE;
 
 const OBJECT_DIR: &str = "SPLITTER_EBPF_OBJECT_DIR";
 
-fn directory(rig: &Rig, router: &Namespace) -> PathBuf {
+pub(super) fn directory(rig: &Rig, router: &Namespace) -> PathBuf {
     rig.bpffs().join("splitter-fabric").join(router.name())
 }
 
-fn command(rig: &Rig, router: &Namespace, command: &str) -> Command {
-    let mut agent = router.command(BINARY);
-    agent
-        .arg("-c")
-        .arg(rig.file(router))
-        .args(["fabric", command]);
-    agent
-}
-
-fn is_attached(rig: &Rig, router: &Namespace) -> bool {
+pub(super) fn is_attached(rig: &Rig, router: &Namespace) -> bool {
     let status = rig.status(router);
     let ports = status["ports"].as_array();
     ports.is_some_and(|it| it.iter().all(|port| port["attached"] == true))
 }
 
-fn end(mut agent: Child) {
+pub(super) fn end(mut agent: Child) {
     let pid = nix::unistd::Pid::from_raw(agent.id() as i32);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("it runs");
     assert!(agent.wait().expect("it ends").success());
@@ -41,9 +39,7 @@ fn port_that_is_not_there_is_attached_to_when_it_comes() {
     let leaf = &rig.leaves[0];
     run(leaf, "ip link set up1 down");
     run(leaf, "ip link set up1 name gone");
-    let mut agent = leaf.command(BINARY);
-    agent.arg("-c").arg(rig.file(leaf)).args(["fabric", "run"]);
-    let mut agent = agent.spawn().expect("it is built");
+    let mut agent = rig.command(leaf, "run").spawn().expect("it is built");
     let is_attached = |port: usize| {
         let status = rig.status(leaf);
         status["ports"][port]["attached"].as_bool().unwrap_or(false)
@@ -108,7 +104,8 @@ fn another_build_takes_the_place_of_what_is_there_if_it_loads() {
     let object = objects.path().join("fabric.o");
     let before = builds(&rig, leaf);
     std::fs::write(&object, b"no object").expect("can be written");
-    let refused = command(&rig, leaf, "up")
+    let refused = rig
+        .command(leaf, "up")
         .env(OBJECT_DIR, objects.path())
         .status();
     assert!(!refused.expect("it is built").success());
@@ -121,7 +118,7 @@ fn another_build_takes_the_place_of_what_is_there_if_it_loads() {
     std::fs::write(&object, other).expect("can be written");
     let mut agent = None;
     transfer(&rig, 2, 4_000_000, || {
-        let mut run = command(&rig, leaf, "run");
+        let mut run = rig.command(leaf, "run");
         let run = run.env(OBJECT_DIR, objects.path());
         agent = Some(run.spawn().expect("it is built"));
         wait::within(PATIENCE, "the other build", || {
@@ -143,7 +140,7 @@ fn pins_that_somebody_removes_come_back() {
     require!(Root, Program("ip"), Program("ethtool"));
     let rig = Rig::new();
     let leaf = &rig.leaves[0];
-    let agent = command(&rig, leaf, "run").spawn().expect("it is built");
+    let agent = rig.command(leaf, "run").spawn().expect("it is built");
     wait::within(PATIENCE, "the programs", || {
         is_attached(&rig, leaf).then_some(())
     });

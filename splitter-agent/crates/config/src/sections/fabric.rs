@@ -15,7 +15,7 @@ use crate::declare::{Section as _, section};
 use crate::key::Change::Restart;
 use crate::key::Key;
 use crate::kind::{
-    Kind, Refusals, Value, enumeration, interface, list, milliseconds, prefix, whole, word,
+    Kind, Refusals, Value, boolean, enumeration, interface, list, milliseconds, prefix, whole, word,
 };
 use crate::schema;
 use crate::source::Section;
@@ -81,6 +81,14 @@ section! {
             .default(Duration::from_millis(25))
             .trade_off(
                 "The same everywhere: what the fullest port holds. A report is right to a 31st of it.",
+            );
+
+        /// A leaf restores what other leaves write, and writes nothing itself.
+        restore_only: bool = key("restore_only", Restart(AGAIN), boolean())
+            .default(false)
+            .trade_off(
+                "For the time in which [not all leaves are in place](../how-to/fabric.md#order): what one \
+                 leaf writes another has to restore. A spine restores nothing.",
             );
 
         /// Lists the machine's ports: a leaf's uplinks to spines, or a spine's ports to leaves.
@@ -188,6 +196,14 @@ pub(crate) fn role_is_possible(section: &Section<'_, '_>, fabric: &Fabric) {
     let with_rate = |has_rate| ports.iter().find(|it| it.rate_mbit.is_some() == has_rate);
     match fabric.role {
         FabricRole::Spine => {
+            if fabric.restore_only {
+                let problem = "a spine restores nothing".to_owned();
+                refuse(
+                    "restore_only",
+                    problem,
+                    "leave it out, or set role = \"leaf\"",
+                );
+            }
             if let Some(port) = with_rate(false) {
                 let problem = format!("of {} it is not said what it carries", port.device);
                 refuse("ports", problem, "give each port of a spine its rate_mbit");

@@ -81,8 +81,8 @@ impl FabricDataplane {
         take_down(&pins)
     }
 
-    /// Attaches to each port what is not there yet; on a leaf what restores first. Lets ports go that are
-    /// of the configuration no more.
+    /// Attaches to each port what is not there yet; on a leaf what restores first, and nothing else where it
+    /// only restores. Lets ports go that are of the configuration no more.
     fn attach(&self, fabric: &Fabric, interfaces: &Interfaces) -> Result<(), KernelError> {
         for (side, devices) in attached_devices(&self.pins) {
             let is_port = |it: &String| fabric.ports.iter().any(|port| port.device.as_str() == it);
@@ -91,10 +91,14 @@ impl FabricDataplane {
             }
         }
         for port in self.port_states(fabric, interfaces)? {
-            let sides = [TcSide::Ingress, TcSide::Egress];
+            let sides = [(TcSide::Ingress, true), (TcSide::Egress, port.is_writer)];
             let programs = fabric_programs(self.role).into_iter();
-            for ((side, name), mode) in sides.into_iter().zip(programs).zip(port.attached) {
-                if mode.is_none() {
+            for (((side, is_wanted), name), mode) in
+                sides.into_iter().zip(programs).zip(port.attached)
+            {
+                if !is_wanted {
+                    chain::detach(&self.pins, side, &port.device)?;
+                } else if mode.is_none() {
                     chain::detach(&self.pins, side, &port.device)?;
                     let (_, mut program) = self.program(name)?;
                     chain::attach(&mut program, &self.pins, side, &port.device, port.index)?;

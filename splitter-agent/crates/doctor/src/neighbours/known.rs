@@ -237,6 +237,8 @@ mod tests {
             priority,
             table: Some(table),
             mark,
+            dscp: None,
+            tos: None,
             is_inverted: false,
             suppresses: false,
             is_of_vrfs: false,

@@ -58,6 +58,8 @@ mod tests {
             priority,
             table: None,
             mark: None,
+            dscp: None,
+            tos: None,
             is_inverted: false,
             suppresses: false,
             is_of_vrfs: true,

@@ -20,6 +20,10 @@ pub struct OtherRule {
     pub table: Option<u32>,
     /// The mark that it selects, with the bits that it looks at.
     pub mark: Option<(u32, u32)>,
+    /// The DSCP that it selects, all bits of it.
+    pub dscp: Option<u8>,
+    /// What it selects of the bits of the former TOS.
+    pub tos: Option<u8>,
     /// Whether it selects what its description does not fit.
     pub is_inverted: bool,
     /// Whether it only takes routes of some length (`suppress_prefixlength`).
@@ -46,6 +50,8 @@ pub async fn other_rules(netlink: &Netlink) -> Result<Vec<OtherRule>, NetlinkErr
                 priority: rule.priority,
                 table: rule.looks_up().filter(|_| !is_of_vrfs),
                 mark: rule.mark,
+                dscp: rule.dscp,
+                tos: rule.tos,
                 is_inverted: rule.is_inverted(),
                 suppresses: rule.suppresses(),
                 is_of_vrfs,
