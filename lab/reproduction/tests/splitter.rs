@@ -3,7 +3,7 @@
 use std::{path::Path, process::Command};
 
 use flow_testbed::{require, require::Requirement::*};
-use reproduction::splitter::cell::{Cell, Length, Mode, round};
+use reproduction::splitter::cell::{Cell, Length, Mode, measure, round};
 
 #[test]
 fn round_is_measured_by_real_programs_and_kept() {
@@ -27,17 +27,11 @@ fn round_is_measured_by_real_programs_and_kept() {
     };
     let cell = Cell::new(Mode::EcmpFlow, 20);
     // ECMP needs no agent.
-    let run = || {
-        round(
-            &cell,
-            length,
-            3,
-            Path::new("/nonexistent"),
-            directory.path(),
-        )
-        .unwrap()
+    let run = |length| {
+        let measured = || measure(&cell, length, 3, Path::new("/nonexistent"));
+        round(&cell, length, 3, directory.path(), measured).unwrap()
     };
-    let measured = run();
+    let measured = run(length);
     assert_eq!(measured.unanswered, 0);
     // Some 26 of 30 listings begin after the warm-up, each with at least four gaps of its packets.
     assert!(measured.list_ms.len() > 5, "{measured:?}");
@@ -53,12 +47,12 @@ fn round_is_measured_by_real_programs_and_kept() {
         // A busy machine sends less; 3 s at 20 % are 6,600 messages, give or take 1 %.
         assert!((10.0..22.0).contains(&percent), "{percent}");
     }
-    assert_eq!(measured, run(), "kept, and not measured again");
+    assert_eq!(measured, run(length), "kept, and not measured again");
     let other = Length {
         whole_s: 1.2,
         ..length
     };
-    let again = round(&cell, other, 3, Path::new("/nonexistent"), directory.path()).unwrap();
+    let again = run(other);
     assert_ne!(measured.list_ms, again.list_ms, "of other settings");
 }
 
