@@ -1,5 +1,6 @@
 //! `splitter fabric`: two leaves and two spines, with real traffic and captures on every host.
 
+mod heard;
 mod restarts;
 
 use std::collections::BTreeMap;
