@@ -84,8 +84,11 @@ fn forward_hearing(context: *mut __sk_buff) -> Option<()> {
     if uplinks.are_none() {
         return None;
     }
-    let asked = asked()?;
-    let leaf = far_leaf(context, &asked)?;
+    let leaf = find_far_leaf(context);
+    if leaf == NO_LEAF {
+        return None;
+    }
+    let (asked, leaf) = (asked()?, leaf as u32);
     let reports = HEARD.get_value(0, &leaf)?;
     let paths = asked.paths.with_behind(Heard { uplinks, reports });
     forward_in_order(context, asked, &paths)
@@ -116,9 +119,21 @@ fn forward_in_order<B: Behind>(
     mark_and_count(skb, &asked, path, [slot.note(path), earliest.is_held()])
 }
 
-/// The number of the leaf that a packet goes to: as its flow remembers it, or looked up.
+/// What lies at no leaf.
+const NO_LEAF: u64 = u64::MAX;
+
+/// Finds the leaf that a packet goes to, which was looked at. By itself, for the verifier would follow each way to the
+/// number through the choice.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn find_far_leaf(context: *mut __sk_buff) -> u64 {
+    far_leaf(context).map_or(NO_LEAF, u64::from)
+}
+
+/// The number of the leaf: as the packet's flow remembers it, or looked up.
 #[inline(always)]
-fn far_leaf(context: *mut __sk_buff, asked: &Asked<'_>) -> Option<u32> {
+fn far_leaf(context: *mut __sk_buff) -> Option<u32> {
+    let asked = asked()?;
     let flow: &mut TrFlow = asked.slot()?.flow();
     let (hash, now_ns) = (asked.packet.flow_hash as u32, asked.packet.now_ns);
     if let Some(leaf) = flow.far.get(hash, now_ns) {
