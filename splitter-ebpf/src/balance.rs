@@ -14,8 +14,7 @@ use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::TcContext;
 use flow_balance::arithmetic::less;
 use flow_balance::{
-    Balancer, Drb, EarliestArrival, Ecmp, LetFlow, Packet, PathId, Presto, Rps, ShortFlows,
-    TrPaper, silence_ns,
+    Balancer, Drb, Ecmp, LetFlow, Packet, PathId, Presto, Rps, ShortFlows, TrPaper, silence_ns,
 };
 use splitter_policy::flow::Class;
 use splitter_policy::paths::{
@@ -25,6 +24,8 @@ use splitter_policy::paths::{
 use crate::clock;
 use crate::pipeline::settings;
 use crate::word::KernelWord;
+
+mod tr;
 
 /// The number of the balancer. The verifier knows it, and leaves out the others.
 #[unsafe(no_mangle)]
@@ -116,7 +117,7 @@ pub fn choose(context: &TcContext, class: Option<Class>) {
     };
     let (context, balancer) = (context.skb.skb, BalancerNumber(BALANCER.load()));
     if balancer == BalancerNumber::TR {
-        forward_by_tr(context, class);
+        tr::forward(context, class);
         return;
     }
     // One after the other, for the stack of all of them is more than Linux 6.1 has left.
@@ -137,39 +138,6 @@ pub fn choose(context: &TcContext, class: Option<Class>) {
         _ => return,
     };
     take_path(context);
-}
-
-/// Chooses by TR, and has the packet take the path: all at once, for it is little.
-#[inline(never)]
-#[unsafe(no_mangle)]
-pub extern "C" fn forward_by_tr(context: *mut __sk_buff, class: u64) -> u64 {
-    forward_in_order(context, class).map_or(0, |()| 1)
-}
-
-#[inline(always)]
-fn forward_in_order(context: *mut __sk_buff, class: u64) -> Option<()> {
-    let (site, scratch) = look(context, class)?;
-    let asked = asked_of(site, scratch)?;
-    let patience_ns = asked.paths.site().patience_ns;
-    let balancer = EarliestArrival {
-        patience_ns,
-        seed: SEED,
-    };
-    let slot = asked.slot()?;
-    let flow = slot.flow();
-    let mut earliest = balancer.find(flow, &asked.paths, &asked.packet);
-    *asked.chosen = earliest.path.index() as u64;
-    // As it is read from a map, so that the verifier does not ask how the number came about: all ways
-    // through the search would differ to it.
-    // SAFETY: valid, as a reference is.
-    earliest.path = PathId::from_low_bits(unsafe { (&raw const *asked.chosen).read_volatile() });
-    let path = earliest.path;
-    asked
-        .paths
-        .send_in_order(earliest, asked.packet.bytes, flow);
-    // SAFETY: the context is the one that the kernel passed to the program.
-    let skb = unsafe { &mut *context };
-    mark_and_count(skb, &asked, path, [slot.note(path), earliest.is_held()])
 }
 
 const ETH_P_IP: u32 = 0x0800u16.to_be() as u32;

@@ -1,6 +1,7 @@
 //! Remote backlogs: the queues of the switches behind the paths, as far as they were reported.
 
-use super::{MAX_PATHS, PathId, silence_ns};
+use super::arithmetic::less;
+use super::{MAX_PATHS, PathId};
 
 /// The ageing of a remote backlog of which nothing new is reported (A-T3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,9 +35,11 @@ impl RemoteBacklog {
     pub const fn at(&self, now_ns: u64, ageing: Ageing) -> u64 {
         match ageing {
             Ageing::Never => self.backlog_ns,
+            // Without a branch, which a kernel's verifier would follow both ways for each path.
             Ageing::Drains => {
-                let since_ns = silence_ns(now_ns, self.heard_ns);
-                self.backlog_ns.saturating_sub(since_ns)
+                let empty_at_ns = self.heard_ns.wrapping_add(self.backlog_ns);
+                let left_ns = empty_at_ns.wrapping_sub(now_ns);
+                left_ns & less(now_ns, empty_at_ns).wrapping_neg()
             }
         }
     }

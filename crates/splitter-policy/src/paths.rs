@@ -17,8 +17,10 @@ use crate::cpu_queues::SharedWord;
 use crate::flow::Class;
 
 mod comparison;
+mod heard;
 
 pub use comparison::{Comparison, QueueLook};
+pub use heard::{Behind, FarLeaf, Heard, Unheard, UplinkNumbers};
 
 /// How packets choose among the tunnels of a site: the number of a balancer, as a host has it.
 #[repr(transparent)]
@@ -82,8 +84,8 @@ pub struct SitePaths {
     /// By how many bytes a packet is shorter in the tunnels than as it comes from the site: the Ethernet header,
     /// where their devices have none.
     pub spared_bytes: u32,
-    /// Always 0.
-    pub reserved: u32,
+    /// 1 where the queues behind tunnels count as well that a [fabric's spines report](Heard), else 0.
+    pub hears: u32,
     /// The tunnels, in the order of the configuration.
     pub tunnels: [TunnelPath; MAX_PATHS],
 }
@@ -161,13 +163,14 @@ impl PathCounters {
     }
 }
 
-/// The paths of a packet of a class at a time.
-pub struct LivePaths<'a, W> {
+/// The paths of a packet of a class at a time; `B` is what is known of the queues behind them.
+pub struct LivePaths<'a, W, B = Unheard> {
     site: &'a SitePaths,
     queues: &'a TunnelQueues<W>,
     /// What the packet waits for: [`FIRST`] or [`ALL`].
     waits_for: usize,
     now_ns: u64,
+    behind: B,
 }
 
 /// Headers of each segment that the network stack has merged into one packet, after the first:
@@ -264,9 +267,24 @@ impl<'a, W: SharedWord> LivePaths<'a, W> {
             // The verifier has to know the bound, which a compiler knows already.
             waits_for: opaque(ALL as u64 ^ goes_first) as usize & ALL,
             now_ns,
+            behind: Unheard,
         }
     }
 
+    /// The same paths, with what is known of the queues behind them.
+    #[inline(always)]
+    pub fn with_behind<B: Behind>(&self, behind: B) -> LivePaths<'a, W, B> {
+        LivePaths {
+            site: self.site,
+            queues: self.queues,
+            waits_for: self.waits_for,
+            now_ns: self.now_ns,
+            behind,
+        }
+    }
+}
+
+impl<'a, W: SharedWord, B: Behind> LivePaths<'a, W, B> {
     /// Returns the tunnels of the site.
     #[inline(always)]
     pub const fn site(&self) -> &'a SitePaths {
@@ -343,7 +361,7 @@ fn add<W: SharedWord>(queue: &W, free_at_ns: u64, now_ns: u64, service_ns: u64) 
     queue.add(service_ns);
 }
 
-impl<W: SharedWord> Paths for LivePaths<'_, W> {
+impl<W: SharedWord, B: Behind> Paths for LivePaths<'_, W, B> {
     #[inline(always)]
     fn known(&self) -> PathSet {
         PathSet::from_bits(self.site.known as u16)
@@ -362,6 +380,7 @@ impl<W: SharedWord> Paths for LivePaths<'_, W> {
             propagation_ns: tunnel.propagation_ns,
             local_backlog_ns: free_at_ns
                 .saturating_sub(self.now_ns.saturating_add(tunnel.burst_ns)),
+            remote_backlog_ns: self.behind.backlog_ns(path, self.now_ns),
             service: tunnel.service,
             weight: tunnel.weight,
             ..PathView::default()
@@ -373,7 +392,7 @@ impl<W: SharedWord> Paths for LivePaths<'_, W> {
         self.site.tunnels[path.index()].weight
     }
 
-    /// Where both sums are below 2^64, which is so of delays that a configuration can state.
+    /// Where all sums are below 2^64, which is so of delays that a configuration can state.
     #[inline(always)]
     fn arrival_ns(&self, path: PathId, packet: &Packet) -> u64 {
         let tunnel = &self.site.tunnels[path.index()];
@@ -381,6 +400,7 @@ impl<W: SharedWord> Paths for LivePaths<'_, W> {
             .max(packet.now_ns.wrapping_add(tunnel.burst_ns))
             .wrapping_sub(tunnel.burst_ns)
             .wrapping_add(tunnel.propagation_ns)
+            .wrapping_add(self.behind.backlog_ns(path, packet.now_ns))
             .wrapping_add(tunnel.service.of(packet.bytes as u64))
     }
 }

@@ -39,6 +39,17 @@ impl SiteKey {
         }
     }
 
+    /// An address as it lies in a packet; of IPv4 the first word has it, and the others are 0.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of_address(is_v6: bool, [a, b, c, d]: [u32; 4]) -> Self {
+        let (family, bits) = if is_v6 { (V6, 128) } else { (V4, 32) };
+        Self {
+            words: [family, a, b, c, d],
+            bits: FAMILY_BITS + bits,
+        }
+    }
+
     /// The first `length` bits of an address.
     #[must_use]
     pub fn of_prefix(address: IpAddr, length: u8) -> Self {
@@ -105,6 +116,9 @@ mod tests {
             let length = if address.is_ipv4() { 32 } else { 128 };
             let key = SiteKey::of_prefix(address, length);
             assert_eq!(SiteKey::of_destination(&flow_to(address)), key);
+            let mut words = [0; 4];
+            words.copy_from_slice(&key.words[1..]);
+            assert_eq!(SiteKey::of_address(address.is_ipv6(), words), key);
             assert_eq!(key.prefix(), Some((address, length)));
         }
     }

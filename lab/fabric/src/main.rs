@@ -7,6 +7,7 @@ mod measurement;
 mod prediction;
 mod program;
 mod rig;
+mod roles;
 mod row;
 mod schedule;
 mod scheme;

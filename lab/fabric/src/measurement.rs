@@ -118,7 +118,7 @@ pub(crate) fn run(
                 (Fault::SpineDies, begins) => Ok(rig.set_spine(!begins)?),
                 (Fault::LeafRestarts, true) => {
                     rig.set_leaf(false)?;
-                    applied.stop_first()
+                    applied.stop_first(scheme, &rig, splitter)
                 }
                 (Fault::LeafRestarts, false) => {
                     rig.set_leaf(true)?;
@@ -136,7 +136,7 @@ pub(crate) fn run(
     for capture in captures {
         arrivals = arrivals + capture.end()?.context("cannot look at what arrives")?;
     }
-    applied.remove()?;
+    applied.remove(scheme, &rig, splitter)?;
     Ok(Outcome {
         flows: flows(&schedule, &completions, timing.warm_up),
         schedule,

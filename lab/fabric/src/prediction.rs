@@ -76,6 +76,13 @@ impl Prediction {
 /// The simulator's settings for a scheme. It has no turns by weight.
 fn balance(scheme: Scheme) -> Option<String> {
     let policy = |name: &str| format!("policy = \"{name}\", weighted = true");
+    let in_order = |far: &str| {
+        format!(
+            "{}, tr = {{ {far}, counts_serialisation = true, guard_us = 0.0, \
+             threshold_bytes = {NEVER_LONG_BYTES} }}",
+            policy("tr")
+        )
+    };
     Some(match scheme {
         Scheme::EcmpPacket => return None,
         Scheme::EcmpFlow => policy("ecmp"),
@@ -85,12 +92,11 @@ fn balance(scheme: Scheme) -> Option<String> {
         Scheme::Splitter(Balancer::Rps) => policy("rps"),
         Scheme::Splitter(Balancer::Drb) => policy("drb"),
         Scheme::Splitter(Balancer::Presto) => policy("presto"),
-        Scheme::Splitter(Balancer::TrPaper) => policy("tr"),
-        Scheme::Splitter(Balancer::Tr) => format!(
-            "{}, tr = {{ counts_serialisation = true, guard_us = 0.0, \
-             threshold_bytes = {NEVER_LONG_BYTES} }}",
-            policy("tr")
-        ),
+        Scheme::Splitter(Balancer::TrPaper) => {
+            format!("{}, tr = {{ far = \"nothing\" }}", policy("tr"))
+        }
+        Scheme::Splitter(Balancer::Tr) => in_order("ageing = \"drains\""),
+        Scheme::Splitter(Balancer::TrLocal) => in_order("far = \"nothing\""),
     })
 }
 

@@ -40,7 +40,17 @@ pub(crate) struct Rig {
     pub(crate) leaves: Vec<Leaf>,
     /// All hosts, those of a leaf after each other.
     pub(crate) hosts: Vec<Host>,
-    spines: Vec<Namespace>,
+    pub(crate) spines: Vec<Spine>,
+}
+
+/// A spine switch: a router.
+#[derive(Debug)]
+pub(crate) struct Spine {
+    pub(crate) namespace: Namespace,
+    /// Its devices towards the leaves, in their order.
+    pub(crate) leaf_devices: Vec<String>,
+    /// What each of these links is shaped to.
+    pub(crate) rate_mbit: u32,
 }
 
 /// A leaf switch: a router.
@@ -76,14 +86,23 @@ impl Rig {
     /// Builds the fabric of a cell.
     pub(crate) fn build(cell: &Cell) -> Result<Self, NamespaceError> {
         let shape = cell.shape;
-        let names = (0..shape.spines).map(|it| format!("spine{it}"));
-        let spines: Vec<_> = names.map(|it| router(&it)).collect::<Result<_, _>>()?;
+        let spine = |(number, rate_mbit): (u8, u32)| {
+            Ok::<_, NamespaceError>(Spine {
+                namespace: router(&format!("spine{number}"))?,
+                leaf_devices: (0..shape.leaves).map(spine_device).collect(),
+                rate_mbit,
+            })
+        };
+        let spines: Vec<_> = (0..)
+            .zip(cell.rates_mbit())
+            .map(spine)
+            .collect::<Result<_, _>>()?;
         let (mut leaves, mut hosts) = (Vec::new(), Vec::new());
         for number in 0..shape.leaves {
             let namespace = router(&format!("leaf{number}"))?;
             let hops = next_hops(cell, number);
             for (spine, hop) in spines.iter().zip(&hops) {
-                lay_uplink(number, &namespace, spine, hop)?;
+                lay_uplink(number, &namespace, &spine.namespace, hop)?;
             }
             let (first, device) = (hops[0].gateway, &hops[0].device);
             namespace.run(&format!("ip route add default via {first} dev {device}"))?;
@@ -111,7 +130,7 @@ impl Rig {
         };
         for (number, leaf) in (0..).zip(&self.leaves) {
             if let Some(hop) = leaf.spines.last() {
-                set_link(spine, number, hop, is_up)?;
+                set_link(&spine.namespace, number, hop, is_up)?;
             }
         }
         Ok(())
@@ -121,7 +140,12 @@ impl Rig {
     pub(crate) fn set_leaf(&self, is_up: bool) -> Result<(), NamespaceError> {
         let hops = self.leaves.iter().take(1).flat_map(|it| &it.spines);
         let mut links = self.spines.iter().zip(hops);
-        links.try_for_each(|(spine, hop)| set_link(spine, 0, hop, is_up))
+        links.try_for_each(|(spine, hop)| set_link(&spine.namespace, 0, hop, is_up))
+    }
+
+    /// The prefix of the hosts at a leaf.
+    pub(crate) fn prefix(leaf: u8) -> String {
+        format!("{}/16", Ipv4Addr::new(10, leaf + 1, 0, 0))
     }
 
     /// Bytes that the links to each spine have carried from all leaves since they are there.
@@ -143,6 +167,11 @@ pub(crate) fn host_devices(cell: &Cell) -> Vec<String> {
     hosts.map(|it| format!("host{it}")).collect()
 }
 
+/// The device of a spine towards a leaf.
+fn spine_device(leaf: u8) -> String {
+    format!("leaf{leaf}")
+}
+
 /// The spines as a leaf sees them.
 pub(crate) fn next_hops(cell: &Cell, leaf: u8) -> Vec<NextHop> {
     let hop = |(spine, rate_mbit): (u8, u32)| NextHop {
@@ -160,7 +189,7 @@ fn lay_uplink(
     spine: &Namespace,
     hop: &NextHop,
 ) -> Result<(), NamespaceError> {
-    let (up, down, rate) = (&hop.device, format!("leaf{number}"), hop.rate_mbit);
+    let (up, down, rate) = (&hop.device, spine_device(number), hop.rate_mbit);
     leaf.connect(up, spine, &down)?;
     let [first, second, third, _] = hop.gateway.octets();
     let own = Ipv4Addr::new(first, second, third, 1);
@@ -182,18 +211,16 @@ fn set_link(
     hop: &NextHop,
     is_up: bool,
 ) -> Result<(), NamespaceError> {
-    let device = format!("leaf{number}");
+    let device = spine_device(number);
     if !is_up {
         spine.run(&format!("ip link set {device} down"))?;
         return Ok(());
     }
     let [first, second, third, _] = hop.gateway.octets();
     let leaf = Ipv4Addr::new(first, second, third, 1);
-    let hosts = Ipv4Addr::new(10, number + 1, 0, 0);
+    let hosts = Rig::prefix(number);
     spine.run(&format!("ip link set {device} up"))?;
-    spine.run(&format!(
-        "ip route replace {hosts}/16 via {leaf} dev {device}"
-    ))?;
+    spine.run(&format!("ip route replace {hosts} via {leaf} dev {device}"))?;
     Ok(())
 }
 
@@ -289,7 +316,7 @@ mod tests {
             let link = rig.leaves[1].namespace.run("ip link show up2")?;
             assert!(link.contains(state), "{link}");
         }
-        let routes = rig.spines[2].run("ip route show 10.2.0.0/16")?;
+        let routes = rig.spines[2].namespace.run("ip route show 10.2.0.0/16")?;
         assert!(routes.contains("via 10.102.1.1"), "{routes}");
         rig.set_leaf(false)?;
         for (number, leaf) in rig.leaves.iter().enumerate() {

@@ -13,6 +13,7 @@ use crate::{
     cell::Cell,
     program,
     rig::{Leaf, QUEUE_MS, Rig, host_devices, next_hops},
+    roles,
 };
 
 /// A way to choose among spines, applied at every leaf.
@@ -33,7 +34,10 @@ pub(crate) enum Balancer {
     Presto,
     Drb,
     Rps,
+    /// With the roles of leaves and spines in place, by whose reports packets choose.
     Tr,
+    /// By the leaf's own queues alone.
+    TrLocal,
     TrPaper,
 }
 
@@ -41,10 +45,12 @@ pub(crate) enum Balancer {
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
     agents: Vec<Agent>,
+    /// What keeps the spines in their role.
+    spines: Vec<Agent>,
 }
 
 impl Scheme {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::EcmpFlow,
         Self::EcmpPacket,
         Self::Splitter(Balancer::Letflow),
@@ -52,6 +58,7 @@ impl Scheme {
         Self::Splitter(Balancer::Drb),
         Self::Splitter(Balancer::Rps),
         Self::Splitter(Balancer::Tr),
+        Self::Splitter(Balancer::TrLocal),
         Self::Splitter(Balancer::TrPaper),
     ];
 
@@ -65,6 +72,7 @@ impl Scheme {
             Self::Splitter(Balancer::Drb) => "drb",
             Self::Splitter(Balancer::Rps) => "rps",
             Self::Splitter(Balancer::Tr) => "tr",
+            Self::Splitter(Balancer::TrLocal) => "tr_local",
             Self::Splitter(Balancer::TrPaper) => "tr_paper",
         }
     }
@@ -90,6 +98,13 @@ impl Scheme {
         cancel: &CancellationToken,
     ) -> Result<Applied> {
         let mut applied = Applied::default();
+        if self.hears() {
+            let launched = rig
+                .spines
+                .iter()
+                .map(|it| roles::launch_spine(it, splitter));
+            applied.spines = launched.collect::<Result<_>>()?;
+        }
         for leaf in &rig.leaves {
             let Leaf {
                 namespace,
@@ -103,21 +118,35 @@ impl Scheme {
                     multipath::spray_packets(namespace, spines, &from)?;
                 }
                 Self::Splitter(balancer) => {
-                    applied.agents.push(balancer.launch(leaf, splitter)?);
+                    applied.agents.push(balancer.launch(rig, leaf, splitter)?);
                 }
             }
         }
-        for agent in &mut applied.agents {
+        for agent in applied.spines.iter_mut().chain(&mut applied.agents) {
             agent.wait_until_ready(cancel)?;
         }
+        if self.hears() {
+            for (agent, leaf) in applied.agents.iter().zip(&rig.leaves) {
+                roles::wait_until_heard(agent, leaf, cancel)?;
+            }
+        }
         Ok(applied)
+    }
+
+    /// Tells if spines report how full their ports are, and packets choose by that.
+    fn hears(self) -> bool {
+        matches!(self, Self::Splitter(balancer) if balancer.hears())
     }
 }
 
 impl Applied {
     /// Ends the processes of the scheme and checks that they took away all that they had set up.
-    pub(crate) fn remove(self) -> Result<()> {
-        self.agents.into_iter().try_for_each(Agent::stop)?;
+    pub(crate) fn remove(mut self, scheme: Scheme, rig: &Rig, splitter: &Path) -> Result<()> {
+        // As the roles are to be taken away: first all that write.
+        while !self.agents.is_empty() {
+            self.stop_first(scheme, rig, splitter)?;
+        }
+        self.spines.into_iter().try_for_each(Agent::stop)?;
         Ok(())
     }
 
@@ -138,12 +167,17 @@ impl Applied {
         (!self.agents.is_empty()).then(|| own + program::map_bytes(rig))
     }
 
-    /// Ends the daemon at the first leaf, if the scheme has one.
-    pub(crate) fn stop_first(&mut self) -> Result<()> {
-        if !self.agents.is_empty() {
-            self.agents.remove(0).stop()?;
+    /// Ends the daemon at the first leaf that has one, with the leaf's role.
+    pub(crate) fn stop_first(&mut self, scheme: Scheme, rig: &Rig, splitter: &Path) -> Result<()> {
+        if self.agents.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let ended = rig.leaves.len() - self.agents.len();
+        let agent = self.agents.remove(0);
+        if let Some(leaf) = rig.leaves.get(ended).filter(|_| scheme.hears()) {
+            roles::take_from_leaf(&agent, rig, leaf, splitter)?;
+        }
+        Ok(agent.stop()?)
     }
 
     /// Starts a daemon at the first leaf, if the scheme has one.
@@ -155,7 +189,7 @@ impl Applied {
         cancel: &CancellationToken,
     ) -> Result<()> {
         if let (Scheme::Splitter(balancer), Some(leaf)) = (scheme, rig.leaves.first()) {
-            let mut agent = balancer.launch(leaf, splitter)?;
+            let mut agent = balancer.launch(rig, leaf, splitter)?;
             agent.wait_until_ready(cancel)?;
             self.agents.insert(0, agent);
         }
@@ -164,12 +198,19 @@ impl Applied {
 }
 
 impl Balancer {
-    /// Starts the daemon at a leaf.
-    fn launch(self, leaf: &Leaf, splitter: &Path) -> Result<Agent> {
+    /// Starts the daemon at a leaf, with the leaf's role beside it where packets choose by reports.
+    fn launch(self, rig: &Rig, leaf: &Leaf, splitter: &Path) -> Result<Agent> {
         let agent = Agent::launch(&leaf.namespace, splitter, |directory| {
             self.configuration(&leaf.host_devices, &leaf.spines, directory)
-        });
-        Ok(agent?)
+        })?;
+        if self.hears() {
+            roles::put_at_leaf(&agent, rig, leaf, splitter)?;
+        }
+        Ok(agent)
+    }
+
+    fn hears(self) -> bool {
+        self == Self::Tr
     }
 
     /// The value of `balance`.
@@ -179,7 +220,7 @@ impl Balancer {
             Self::Presto => "presto",
             Self::Drb => "drb",
             Self::Rps => "rps",
-            Self::Tr => "tr",
+            Self::Tr | Self::TrLocal => "tr",
             Self::TrPaper => "tr-paper",
         }
     }
@@ -196,6 +237,9 @@ impl Balancer {
         let _ = writeln!(text, "runtime_dir = {}", path("run"));
         let _ = writeln!(text, "bpffs = {}", path("bpf"));
         let _ = writeln!(text, "policy = \"share\"\nbalance = \"{}\"", self.key());
+        if self.hears() {
+            let _ = writeln!(text, "fabric = \"{}\"", roles::NAME);
+        }
         for spine in spines {
             let NextHop {
                 gateway,
@@ -242,6 +286,7 @@ mod tests {
         assert_eq!(slow["weight"].as_integer(), Some(28));
         assert_eq!(slow["gateway"].as_str(), Some("10.101.1.2"));
         assert_eq!(table["bpffs"].as_str(), Some("/x/bpf"));
+        assert!(!table.contains_key("fabric"), "nobody reports");
         // One FIFO in front of each link.
         assert_eq!(
             table["flows"]["threshold"].as_integer(),

@@ -1,6 +1,7 @@
 //! A border router in the interpreter: the programs with settings, a clock, and routes.
 
 use anyhow::{Context as _, Result};
+use flow_balance::RemoteBacklogs;
 use splitter_policy::clock::TickClock;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::counters::{Counters, FlowEvent};
@@ -11,7 +12,7 @@ use splitter_policy::forward::{Fallback, Mac, target};
 use splitter_policy::next_hop::Generation;
 use splitter_policy::packet::{Network, Transport};
 use splitter_policy::pass_reason::PassReason;
-use splitter_policy::paths::SitePaths;
+use splitter_policy::paths::{SitePaths, UplinkNumbers};
 use splitter_policy::prefix_lengths::{PrefixLengthsBuilder, Reach};
 use splitter_policy::reverse::ReverseEntry;
 use splitter_policy::settings::Settings;
@@ -22,7 +23,7 @@ use splitter_policy::thresholds::ThresholdIndex;
 use crate::context::Metadata;
 use crate::counts::Counts;
 use crate::helpers::Route;
-use crate::machine::{Machine, Ran};
+use crate::machine::{Machine, Ran, inner_name};
 use crate::plain::{Plain, bytes_of, value_of};
 
 /// The programs of an object at work.
@@ -221,6 +222,27 @@ impl Border {
     /// When the object has no such map.
     pub fn balance(&mut self, site: &SitePaths) -> Result<()> {
         self.set("SITE_PATHS", &0, site)
+    }
+
+    /// Has spines report: of their ports to the leaf that all IPv4 and IPv6 lies at, by the tunnels' own numbers.
+    ///
+    /// # Errors
+    /// When the object has no such maps.
+    pub fn hear(&mut self, uplinks: &UplinkNumbers, reports: &RemoteBacklogs) -> Result<()> {
+        const LEAF: u32 = 5;
+        self.set("HEARD_UPLINKS", &0, uplinks)?;
+        for outer in ["HEARD", "HEARD_LEAVES"] {
+            self.machine.give(outer)?;
+        }
+        self.set(&inner_name("HEARD"), &LEAF, reports)?;
+        for everything in ["0.0.0.0", "::"] {
+            let SiteKey { words, bits } = SiteKey::of_prefix(everything.parse()?, 0);
+            let key: Vec<_> = [bits].into_iter().chain(words).collect();
+            let key: Vec<_> = key.iter().flat_map(|it| it.to_ne_bytes()).collect();
+            let leaves = inner_name("HEARD_LEAVES");
+            self.machine.set(&leaves, &key, &LEAF.to_ne_bytes())?;
+        }
+        Ok(())
     }
 
     /// Hands packets from the site to a tunnel's device, which is counted.

@@ -8,7 +8,7 @@ use aya_obj::{Object, ProgramSection};
 use crate::context::{Context, Hook, Metadata};
 use crate::counts::Counts;
 use crate::fault::{Fault, FaultAt};
-use crate::helpers::Kernel;
+use crate::helpers::{Kernel, MAPS};
 use crate::interpreter::{self, STACK_BYTES};
 use crate::maps::Map;
 use crate::memory::{Memory, Region};
@@ -77,6 +77,13 @@ impl Machine {
                 made.update(&0_u32.to_le_bytes(), map.data(), &mut memory)?;
             }
             maps.push(made);
+        }
+        // Those that may be put into others have numbers behind all that programs name.
+        for (name, map) in &parsed {
+            if let Some(inner) = map.inner() {
+                let name = inner_name(name);
+                maps.push(Map::new(&name, &inner, inner.max_entries(), &mut memory)?);
+            }
         }
         // A map's number stands where a loader has its descriptor.
         let numbered = parsed.iter().zip(0..);
@@ -185,6 +192,22 @@ impl Machine {
         }
     }
 
+    /// Puts the map that a map of maps was declared with into it, by the name of [`inner_name`].
+    ///
+    /// # Errors
+    /// When there is no such map of maps.
+    pub fn give(&mut self, map: &str) -> Result<(), Fault> {
+        let number = |name: &str| self.maps.iter().position(|it| it.name == name);
+        let (outer, inner) = (number(map), number(&inner_name(map)));
+        let (Some(outer), Some(inner)) = (outer, inner) else {
+            return Err(Fault::NoMap(map.to_owned()));
+        };
+        match self.maps[outer].give(MAPS + inner as u64) {
+            true => Ok(()),
+            false => Err(Fault::Stopped("a map was put into one that holds no maps")),
+        }
+    }
+
     /// All values of a map.
     ///
     /// # Errors
@@ -194,4 +217,9 @@ impl Machine {
         let found = found.ok_or_else(|| Fault::NoMap(map.to_owned()))?;
         Ok(found.values(&self.memory))
     }
+}
+
+/// What a map is called that may be put into another.
+pub(crate) fn inner_name(outer: &str) -> String {
+    format!("{outer}.inner")
 }

@@ -41,6 +41,8 @@ enum Store {
     Hash(BTreeMap<Vec<u8>, Region>),
     /// The same by prefixes.
     Trie(BTreeMap<Vec<u8>, Region>),
+    /// Maps one after the other, each by the address that a program gets for it; 0 for none.
+    Maps(Vec<u64>),
 }
 
 impl Map {
@@ -62,6 +64,7 @@ impl Map {
                 Store::Hash(BTreeMap::new())
             }
             TRIE => Store::Trie(BTreeMap::new()),
+            MAPS => Store::Maps(vec![0; entries as usize]),
             _ => {
                 let name = name.to_owned();
                 return Err(Fault::Map { name, kind });
@@ -84,7 +87,7 @@ impl Map {
 
     /// The verifier puts the look-up of an array in the place of its call.
     pub(crate) const fn lookup_is_inlined(&self) -> bool {
-        matches!(self.store, Store::Array(_))
+        matches!(self.store, Store::Array(_) | Store::Maps(_))
     }
 
     /// The address of the value with a key.
@@ -101,6 +104,22 @@ impl Map {
                 let longest = matching.max_by_key(|(prefix, _)| prefix_bits(prefix));
                 longest.map(|(_, it)| it.start())
             }
+            Store::Maps(maps) => {
+                let index = u32::from_le_bytes(key.try_into().ok()?);
+                let address = maps.get(index as usize).copied();
+                address.filter(|it| *it != 0)
+            }
+        }
+    }
+
+    /// Puts a map into this one, by the address that a program gets for it. False where this is no map of maps.
+    pub(crate) fn give(&mut self, address: u64) -> bool {
+        match &mut self.store {
+            Store::Maps(maps) => {
+                maps.fill(address);
+                true
+            }
+            _ => false,
         }
     }
 
@@ -140,6 +159,7 @@ impl Map {
             Store::Hash(values) | Store::Trie(values) => {
                 values.values().map(|it| memory.region(*it)).collect()
             }
+            Store::Maps(_) => Vec::new(),
         }
     }
 
@@ -150,6 +170,7 @@ impl Map {
             Store::Hash(values) | Store::Trie(values) => {
                 values.values().any(|it| it.contains(address))
             }
+            Store::Maps(_) => false,
         }
     }
 
@@ -157,6 +178,7 @@ impl Map {
         match &self.store {
             Store::Array(_) => self.lookup(key),
             Store::Hash(values) | Store::Trie(values) => values.get(key).map(|it| it.start()),
+            Store::Maps(_) => None,
         }
     }
 }
@@ -167,6 +189,7 @@ const HASH: u32 = bpf_map_type::BPF_MAP_TYPE_HASH as u32;
 const PER_CPU_HASH: u32 = bpf_map_type::BPF_MAP_TYPE_PERCPU_HASH as u32;
 const LRU_HASH: u32 = bpf_map_type::BPF_MAP_TYPE_LRU_HASH as u32;
 const TRIE: u32 = bpf_map_type::BPF_MAP_TYPE_LPM_TRIE as u32;
+const MAPS: u32 = bpf_map_type::BPF_MAP_TYPE_ARRAY_OF_MAPS as u32;
 /// An array with holes, to a program.
 const DEVICES: u32 = bpf_map_type::BPF_MAP_TYPE_DEVMAP as u32;
 const DEVICES_BY_HASH: u32 = bpf_map_type::BPF_MAP_TYPE_DEVMAP_HASH as u32;

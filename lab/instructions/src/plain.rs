@@ -1,11 +1,12 @@
 //! Values that are shared with the kernel programs, as bytes.
 
+use flow_balance::RemoteBacklogs;
 use splitter_policy::counters::Counters;
 use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::fabric::{Agreement, FabricCounters};
 use splitter_policy::forward::Mac;
 use splitter_policy::next_hop::Generation;
-use splitter_policy::paths::SitePaths;
+use splitter_policy::paths::{SitePaths, UplinkNumbers};
 use splitter_policy::prefix_lengths::PrefixLengths;
 use splitter_policy::reverse::ReverseEntry;
 use splitter_policy::settings::Settings;
@@ -31,9 +32,11 @@ plain_data!(
     Generation,
     Mac,
     PrefixLengths,
+    RemoteBacklogs,
     ReverseEntry,
     Settings,
     SitePaths,
+    UplinkNumbers,
     u64
 );
 

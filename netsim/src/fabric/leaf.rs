@@ -8,7 +8,7 @@ use super::{
     port::{FIFO, Port},
     scheduler::Scheduler,
 };
-use crate::engine::packet::EntryKind;
+use crate::{engine::packet::EntryKind, scenario::FarKnowledge};
 
 impl Network {
     /// The spine over which a leaf sends a packet to another one.
@@ -30,7 +30,7 @@ impl Network {
         if !self.schedulers.is_empty() && self.load_balancer.uses_backlog() {
             self.look_at_queues(leaf);
         }
-        if self.knows_spine_queues {
+        if self.far == FarKnowledge::Exact {
             self.look_at_spines(leaf, to_leaf);
         }
         let paths = self.paths.between(leaf, to_leaf, now_ns);
@@ -73,7 +73,7 @@ impl Network {
         // An ACK goes against its flow, so it comes from where the flow's data go to.
         let from = self.flow_info[packet.flow as usize].to;
         let from_leaf = usize::from(self.leaf_of[usize::from(from)]);
-        if self.knows_spine_queues {
+        if self.far != FarKnowledge::Acks {
             return;
         }
         let scale = self.scale(self.layout.spine_port(spine, from_leaf));

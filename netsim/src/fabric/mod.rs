@@ -21,10 +21,13 @@ use self::{
     port::{FIFO, Port, Verdict},
     scheduler::Scheduler,
 };
-use crate::engine::{
-    datagram::Datagrams,
-    event_queue::EventQueue,
-    packet::{EntryKind, Slab, flag},
+use crate::{
+    engine::{
+        datagram::Datagrams,
+        event_queue::EventQueue,
+        packet::{EntryKind, Slab, flag},
+    },
+    scenario::FarKnowledge,
 };
 
 /// Facts about a flow that switches use.
@@ -88,8 +91,8 @@ pub(crate) struct Network {
     pub(crate) long_bytes: Vec<u64>,
     /// Flows may be of one connection.
     pub(crate) has_connections: bool,
-    /// Leaves know the queues of spines' ports without ACKs.
-    knows_spine_queues: bool,
+    /// Leaves know the queues of spines' ports so.
+    far: FarKnowledge,
 }
 
 /// The shared buffer of a switch.

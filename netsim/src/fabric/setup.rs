@@ -127,11 +127,10 @@ impl Network {
             paths: PathTable::none(),
             scales: Vec::new(),
             load_balancer: LoadBalancer::new(&scenario.balance, None, 0, 0, experiment.seed),
-            knows_spine_queues: scenario.balance.tr.far == FarKnowledge::Exact
-                && matches!(
-                    scenario.balance.policy,
-                    BalancingPolicy::Tr | BalancingPolicy::TrGuarded
-                ),
+            far: match scenario.balance.policy {
+                BalancingPolicy::Tr | BalancingPolicy::TrGuarded => scenario.balance.tr.far,
+                _ => FarKnowledge::Acks,
+            },
             graph: GraphRouting::default(),
             layout: plan.layout,
             ports,

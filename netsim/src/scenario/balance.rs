@@ -127,4 +127,6 @@ pub enum FarKnowledge {
     /// Exactly, and at once: what no switch can, but what shows how much better knowledge would
     /// help.
     Exact,
+    /// Not at all: they go by their own ports, as switches do that nobody reports to.
+    Nothing,
 }

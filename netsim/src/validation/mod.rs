@@ -113,8 +113,12 @@ fn check_topology(scenario: &Scenario) -> Checked {
             "data take the way of their credits back, for which there are leaves and spines; take a [fabric]".to_owned()
         })?;
     }
-    let is_exact = scenario.balance.tr.far == FarKnowledge::Exact;
-    require(!is_exact, "balance.tr.far = \"exact\"", || {
+    let far = match scenario.balance.tr.far {
+        FarKnowledge::Acks => return Ok(()),
+        FarKnowledge::Exact => "exact",
+        FarKnowledge::Nothing => "nothing",
+    };
+    require(false, &format!("balance.tr.far = \"{far}\""), || {
         "behind a next hop there are several paths; take \"acks\", or a [fabric]".to_owned()
     })
 }

@@ -209,6 +209,10 @@ fn what_is_wrong_with_a_topology_is_named() {
             "balance.tr.far = \"exact\"",
         ),
         (
+            &format!("{tree}\nbalance.policy = 'tr'\nbalance.tr.far = 'nothing'"),
+            "balance.tr.far = \"nothing\"",
+        ),
+        (
             &format!("{tree}\nbalance.policy = 'tr'\ntransport.mss_bytes = 1"),
             "mss_bytes",
         ),

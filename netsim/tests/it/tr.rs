@@ -32,6 +32,32 @@ fn in_the_motivation_nothing_is_out_of_order_or_sent_again() {
     }
 }
 
+/// Of two spines one has a slow port to the other leaf, which leaves can only hear of: their own ports are the same.
+#[test]
+fn slow_port_of_a_spine_is_left_alone_where_leaves_hear_of_it() {
+    let mean_ns = |far: &str| {
+        let messages = (0..8).map(|it| {
+            let to = 8 + it;
+            format!("{{ kind = 'message', from = {it}, to = {to}, bytes = 1_000_000 }}")
+        });
+        let messages = messages.collect::<Vec<_>>().join(", ");
+        let outcome = outcome(&format!(
+            "about = 'a slow port'
+             balance = {{ policy = 'tr', tr = {{ far = '{far}', ageing = 'drains' }} }}
+             fabric = {{ leaves = 2, spines = 2, hosts_per_leaf = 8, host_gbps = 1, uplink_gbps = 10,
+               link_delay_us = 5, path = [{{ spine = 0, leaf = 1, gbps = 0.2 }}] }}
+             port = {{ ecn_bytes = 30_000 }}
+             traffic = [{messages}]"
+        ));
+        let completions = outcome.flows.iter().map(|it| it.fct_ns.expect("it ends"));
+        completions.sum::<u64>() / 8
+    };
+    let (heard, unheard) = (mean_ns("acks"), mean_ns("nothing"));
+    println!("{heard} ns, and {unheard} without");
+    assert!(heard < unheard / 2, "{heard} {unheard}");
+    assert!(mean_ns("exact") < unheard / 2);
+}
+
 /// All of a long message goes up one of two paths by hash, and half of it up each by turns.
 #[test]
 fn long_flows_are_counted_by_path() {

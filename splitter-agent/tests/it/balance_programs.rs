@@ -35,7 +35,7 @@ const TABLE_SIZE: u32 = 4_096;
 const SEED: u64 = 0;
 const GAP_NS: u64 = 300_000;
 /// Some packets pay more for order.
-const PATIENCE_NS: u64 = 2_000_000;
+const PATIENCE_NS: u64 = 6_000_000;
 /// Tunnels without Ethernet headers.
 const SPARED_BYTES: u32 = 14;
 const MARK_BITS: u32 = 0x7e;

@@ -3,6 +3,7 @@
 mod backlog;
 mod capture;
 mod doctor;
+mod heard;
 mod hosts;
 mod lock;
 mod packets;

@@ -38,6 +38,7 @@ mod foreign_xdp;
 mod handover;
 mod headers_in_pages;
 mod health;
+mod heard_programs;
 mod in_force;
 mod keys;
 mod killed;

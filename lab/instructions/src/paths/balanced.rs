@@ -1,15 +1,50 @@
 //! Packets of which each chooses among the tunnels of a site.
 
+use flow_balance::{PathId, RemoteBacklogs};
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::fwmark::MarkBits;
-use splitter_policy::paths::{SitePaths, TunnelPath};
+use splitter_policy::paths::{SitePaths, TunnelPath, UplinkNumbers};
 
 use super::rated::gigabit;
 use super::{FAMILIES, LONG, Path, Segment, eager};
 
 pub(super) fn paths() -> Vec<Path> {
     let of = |(family, frame)| [4, 16].map(|tunnels| by_tr(tunnels, family, frame));
-    FAMILIES.into_iter().flat_map(of).collect()
+    let heard = |(family, frame)| by_reports(family, frame);
+    let all = FAMILIES.into_iter().flat_map(of);
+    all.chain(FAMILIES.into_iter().map(heard)).collect()
+}
+
+/// A packet of a long flow by `balance = "tr"` that takes the next tunnel, for the nearest one's spine is full.
+fn by_reports(family: &str, frame: Segment) -> Path {
+    let marks = PolicyConfig {
+        mark_bits: MarkBits::new(0x3f00).expect("one run"),
+        ..eager()
+    };
+    let mark = "fwmark 0x200";
+    Path::new(
+        format!("tr_4_heard_long_{family}"),
+        "mark_balanced",
+        marks,
+        &["next", "Long on Long", mark],
+        move |border| {
+            border.balance(&SitePaths {
+                hears: 1,
+                ..site(4)
+            })?;
+            let (mut uplinks, mut reports) = (UplinkNumbers::default(), RemoteBacklogs::default());
+            for path in PathId::all().take(4) {
+                uplinks.set(path, path);
+            }
+            let nearest = PathId::new(1).expect("there are 16");
+            // Nothing of it has drained yet that would count.
+            reports.behind_mut(nearest).report(u64::MAX / 4, 0);
+            border.hear(&uplinks, &reports)?;
+            border.send_times(&frame(1), LONG)?;
+            border.pass_ticks(10);
+            border.measure(&frame(1))
+        },
+    )
 }
 
 /// A packet of a long flow by `balance = "tr"`, the balancer that the object has without a loader.

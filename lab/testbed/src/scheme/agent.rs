@@ -72,6 +72,19 @@ impl Agent {
         binary: &Path,
         configuration: impl FnOnce(&Path) -> String,
     ) -> Result<Self, SchemeError> {
+        Self::launch_command(border, (binary, &["run"]), configuration)
+    }
+
+    /// Starts another command of the program that runs until it is ended, such as `fabric run`, as
+    /// [`launch`](Self::launch) does the daemon.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launch_command(
+        border: &Namespace,
+        (binary, command): (&Path, &[&str]),
+        configuration: impl FnOnce(&Path) -> String,
+    ) -> Result<Self, SchemeError> {
         let before = State::read(border)?;
         let directory = TempDir::with_prefix("splitter-testbed-")
             .map_err(prepare_error(&std::env::temp_dir()))?;
@@ -95,7 +108,7 @@ impl Agent {
             .command_isolated(&binary.to_string_lossy(), &isolation)
             .arg("--config")
             .arg(&config)
-            .arg("run")
+            .args(command)
             // Ctrl-C at the terminal is for us, who then end the daemon in order.
             .process_group(0)
             .stdin(Stdio::null())
@@ -123,6 +136,70 @@ impl Agent {
             // Ctrl-C at the terminal is for us.
             .process_group(0);
         command
+    }
+
+    /// Runs another command of the daemon's program where the daemon runs, with its BPF file system and a configuration
+    /// that is kept beside the daemon's, in a file of that name; `text` is given the daemon's directory.
+    ///
+    /// # Errors
+    /// [`SchemeError::Prepare`], [`SchemeError::Start`], or [`SchemeError::Agent`] if the command fails.
+    pub fn run_beside(
+        &self,
+        (binary, command): (&Path, &[&str]),
+        file: &str,
+        text: impl FnOnce(&Path) -> String,
+    ) -> Result<(), SchemeError> {
+        let path = self.directory.path().join(file);
+        fs::write(&path, text(self.directory.path())).map_err(prepare_error(&path))?;
+        let output = self
+            .border
+            .command("nsenter")
+            .arg(format!("--mount=/proc/{}/ns/mnt", self.child.id()))
+            .arg(binary)
+            .arg("--config")
+            .arg(&path)
+            .args(command)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|source| SchemeError::Start {
+                binary: binary.to_owned(),
+                border: self.border.name().to_owned(),
+                source,
+            })?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(SchemeError::Agent {
+                border: self.border.name().to_owned(),
+                what: format!("did not do `{}`", command.join(" ")),
+                log: String::from_utf8_lossy(&output.stderr).into_owned(),
+            }),
+        }
+    }
+
+    /// Waits until the daemon has logged a line that contains each of `words`.
+    ///
+    /// # Errors
+    /// [`SchemeError::Agent`] if it has not in time, [`SchemeError::Cancelled`] soon after `cancel`.
+    pub fn wait_until_logged(
+        &self,
+        words: &[&str],
+        cancel: &CancellationToken,
+    ) -> Result<(), SchemeError> {
+        let deadline = Instant::now() + READY_BOUND;
+        loop {
+            let log = fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
+            let has_all = |line: &str| words.iter().all(|it| line.contains(it));
+            if log.lines().any(has_all) {
+                return Ok(());
+            }
+            if cancel.is_cancelled() {
+                return Err(SchemeError::Cancelled);
+            }
+            if Instant::now() > deadline {
+                return Err(self.error(&format!("did not log {words:?} within {READY_BOUND:?}")));
+            }
+            thread::sleep(POLL);
+        }
     }
 
     /// What it has counted of flows that became long; `None` when they cannot be read.

@@ -73,6 +73,18 @@ section! {
                  Needs `steering.mode = \"mark\"`, and `tr` and `tr-paper` all rates.",
             );
 
+        /// The spines of a fabric report how full their ports are to the leaf that this machine is, by
+        /// this name. With balance = "tr" packets choose by that, too: each tunnel that is an uplink of the
+        /// leaf takes so much longer to the leaf that a packet goes to.
+        fabric: Option<InstanceName> = key("fabric", Reload, instance_name())
+            .optional("packets choose by the queues of this machine alone")
+            .examples(&["\"default\""])
+            .off()
+            .trade_off(
+                "The `name` of the [leaf's file](../how-to/fabric.md#choose-by-what-is-heard), with the same `bpffs`. Only \
+                 with `balance = \"tr\"`.",
+            );
+
         /// These interfaces face the site. Traffic that *arrives* here is split.
         lan: Vec<InterfaceName> = key(
             "lan",

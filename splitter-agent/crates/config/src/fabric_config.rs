@@ -111,8 +111,21 @@ impl FabricConfig {
     /// split.
     #[must_use]
     pub fn pin_dir(&self) -> PathBuf {
-        self.bpffs.join("splitter-fabric").join(self.name.as_str())
+        pin_dir(&self.bpffs, &self.name)
     }
+}
+
+impl Config {
+    /// Returns where the programs of the leaf are pinned whose spines packets choose by; none where they do not.
+    #[must_use]
+    pub fn heard_fabric(&self) -> Option<PathBuf> {
+        let name = self.fabric.as_ref()?;
+        Some(pin_dir(&self.bpffs, name))
+    }
+}
+
+fn pin_dir(bpffs: &Path, name: &InstanceName) -> PathBuf {
+    bpffs.join("splitter-fabric").join(name.as_str())
 }
 
 /// `None` only where something required is missing or wrong, which the source has noted.

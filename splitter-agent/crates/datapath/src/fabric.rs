@@ -27,11 +27,11 @@ use super::shapes::Shape;
 use super::{AttachedMode, KernelError, PathQueues, Pins, TcSide, chain};
 
 const AGREEMENT: &str = "AGREEMENT";
-const LEAVES: &str = "LEAVES";
+pub(super) const LEAVES: &str = "LEAVES";
 const PORT_NUMBERS: &str = "PORT_NUMBERS";
 const PORTS: &str = "PORTS";
 const PORT_QUEUES: &str = "PORT_QUEUES";
-const REMOTE: &str = "REMOTE";
+pub(super) const REMOTE: &str = "REMOTE";
 const COUNTERS: &str = "FABRIC_COUNTERS";
 /// The note that what is in place is to stay.
 const KEPT: &str = "kept";
@@ -230,7 +230,15 @@ impl FabricDataplane {
         PathQueues::open(&self.pins.map(PORT_QUEUES), PORT_QUEUES)
     }
 
-    fn map(&self, name: &'static str) -> Result<MapData, KernelError> {
+    /// Lists the ports that there are, as their devices' numbers with their own.
+    pub(super) fn port_numbers(&self) -> Result<Vec<(u32, u32)>, KernelError> {
+        let map = Map::HashMap(self.map(PORT_NUMBERS)?);
+        let numbers: HashMap<_, u32, u32> = typed(PORT_NUMBERS, HashMap::try_from(map))?;
+        let read: Result<_, _> = numbers.iter().collect();
+        read.map_err(map_error(PORT_NUMBERS))
+    }
+
+    pub(super) fn map(&self, name: &'static str) -> Result<MapData, KernelError> {
         MapData::from_pin(self.pins.map(name)).map_err(map_error(name))
     }
 

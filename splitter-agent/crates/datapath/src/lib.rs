@@ -15,6 +15,7 @@ mod fabric;
 pub mod flows;
 mod foreign_tc;
 mod foreign_xdp;
+mod heard;
 mod inherit;
 mod inject;
 mod load;
@@ -51,6 +52,7 @@ pub use fabric::{FabricDataplane, FabricPortState, fabric_object, fabric_ports, 
 pub use foreign_tc::{ForeignTcProgram, TcSide, foreign_tc_programs};
 pub use foreign_xdp::remedy as foreign_program_remedy;
 pub use foreign_xdp::{ForeignProgram, Member};
+pub use heard::HeardMaps;
 pub use inherit::{FlowsOutlook, InheritedFlows};
 pub use inject::{Injector, LONGEST_FRAME_BYTES};
 pub use load::LoadOptions;

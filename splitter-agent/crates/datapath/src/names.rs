@@ -53,18 +53,24 @@ pub(super) const PATH_COUNTERS: &str = "PATH_COUNTERS";
 pub(super) const PATH_FLOWS: &str = "PATH_FLOWS";
 pub(super) const PATH_QUEUES: &str = "PATH_QUEUES";
 pub(super) const PATH_SHORT_FLOWS: &str = "PATH_SHORT_FLOWS";
+pub(super) const HEARD: &str = "HEARD";
+pub(super) const HEARD_LEAVES: &str = "HEARD_LEAVES";
+pub(super) const HEARD_UPLINKS: &str = "HEARD_UPLINKS";
 pub(super) const PATH_FLOW_MASK: &str = "PATH_FLOW_MASK";
 /// All that only a program has that chooses among tunnels.
-pub(super) const BALANCING: [&str; 5] = [
+pub(super) const BALANCING: [&str; 8] = [
     SITE_PATHS,
     PATH_COUNTERS,
     PATH_FLOWS,
     PATH_SHORT_FLOWS,
     PATH_QUEUES,
+    HEARD,
+    HEARD_LEAVES,
+    HEARD_UPLINKS,
 ];
 /// What programs of the same build go on with when their tables are made anew: all that holds
 /// something longer than for a packet, besides the tables and the settings, which say how these lie.
-pub(super) const CARRIED: [&str; 22] = [
+pub(super) const CARRIED: [&str; 25] = [
     COUNTERS,
     TUNNELS,
     OWN_SHARE,
@@ -87,6 +93,9 @@ pub(super) const CARRIED: [&str; 22] = [
     PATH_FLOWS,
     PATH_SHORT_FLOWS,
     PATH_QUEUES,
+    HEARD,
+    HEARD_LEAVES,
+    HEARD_UPLINKS,
 ];
 
 /// The name of a map in the object, where pins and messages call it by another: what programs have the

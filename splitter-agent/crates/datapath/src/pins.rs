@@ -30,6 +30,11 @@ impl Pins {
         }
     }
 
+    /// The BPF file system that they are on.
+    pub(super) fn bpffs(&self) -> &Path {
+        &self.bpffs
+    }
+
     /// The directory that holds all of them.
     pub fn root(&self) -> &Path {
         &self.root

@@ -8,7 +8,7 @@ use splitter_policy::fabric::{Agreement, FabricCounters};
 use splitter_policy::flow::{FlowKeyV6, TapEntry};
 use splitter_policy::forward::Mac;
 use splitter_policy::next_hop::Generation;
-use splitter_policy::paths::{PathCounters, SitePaths};
+use splitter_policy::paths::{PathCounters, SitePaths, UplinkNumbers};
 use splitter_policy::prefix_lengths::PrefixLengths;
 use splitter_policy::queue_search::{QueueSearch, ShortQueues};
 use splitter_policy::reverse::ReverseEntry;
@@ -44,7 +44,8 @@ plain_data!(
     Settings,
     ShortQueues,
     SitePaths,
-    TapEntry
+    TapEntry,
+    UplinkNumbers
 );
 
 /// Sizes that the kernel programs were compiled with; padding would show here.

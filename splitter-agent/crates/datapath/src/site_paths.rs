@@ -32,6 +32,7 @@ pub fn site_paths(
         gap_ns: FLOWLET_GAP_NS,
         mark_mask: config.tunnel_mask(),
         has_priority: config.is_shared().into(),
+        hears: config.fabric.is_some().into(),
         ..SitePaths::default()
     };
     // In a shadow nothing is chosen.

@@ -19,6 +19,7 @@ pub mod fabric;
 pub mod files;
 mod follow;
 mod found;
+mod hearing;
 mod loaded;
 mod lock;
 pub mod next_hop_watch;

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::hearing::Hearing;
 use crate::{Instance, PathModels};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -21,10 +22,12 @@ const QUIET: Duration = Duration::from_millis(100);
 /// not choose.
 const RENEWAL: Duration = Duration::from_secs(1);
 
-/// Compares them as long as it is polled, by the instance that is in force.
+/// Compares them as long as it is polled, by the instance that is in force, and has what spines report be heard.
 pub async fn compare(mut in_force: watch::Receiver<Arc<Instance>>) -> &'static str {
+    let mut hearing = Hearing::default();
     loop {
         let instance = Arc::clone(&in_force.borrow_and_update());
+        hearing.renew(&instance).await;
         let models = instance.path_models().await.unwrap_or_else(|error| {
             tracing::debug!(%error, "the models of the tunnels' queues are held against nothing");
             None

@@ -138,6 +138,13 @@ pub(crate) fn read_listed(top: &Section<'_, '_>, given: &mut Given) {
 /// What `balance` needs of other keys, and who needs it.
 pub(super) fn choice_is_possible(source: &Source<'_>, config: &Config) {
     let top = source.top();
+    if config.fabric.is_some() && config.balance != Some(Balance::Tr) {
+        top.contradiction(
+            "fabric",
+            "only balance = \"tr\" looks at what spines report".to_owned(),
+            "set balance = \"tr\", or leave the key out",
+        );
+    }
     let Some(balance) = config.balance else {
         if !config.listed.is_empty() {
             top.contradiction(

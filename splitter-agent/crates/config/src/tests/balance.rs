@@ -35,6 +35,22 @@ fn list_is_all_tunnels_in_its_order() {
 }
 
 #[test]
+fn spines_are_heard_by_the_name_of_a_leaf_and_with_tr_alone() {
+    assert_eq!(parse(LISTED).unwrap().heard_fabric(), None);
+    let text = format!("fabric = 'here'\nbpffs = '/bpf'\n{LISTED}");
+    let config = parse(&text).unwrap();
+    let directory = config.heard_fabric();
+    assert_eq!(
+        directory.as_deref(),
+        Some("/bpf/splitter-fabric/here".as_ref())
+    );
+    assert_eq!(parse(&config.to_toml()).unwrap(), config);
+    let other = text.replace("balance = 'tr'", "balance = 'tr-paper'");
+    refused(&other, "fabric = 'here': only balance = \"tr\" looks at");
+    refused(&text.replace("'here'", "'a b'"), "fabric = 'a b'");
+}
+
+#[test]
 fn each_tunnel_has_a_number_above_the_class_and_a_table() {
     let config = parse(LISTED).unwrap();
     assert_eq!(config.tunnel_mask(), 0xf80);

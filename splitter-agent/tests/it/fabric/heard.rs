@@ -1,0 +1,123 @@
+//! A leaf that splits as well: packets choose among its uplinks by what spines report, while its role is in place.
+
+use std::time::Duration;
+
+use aya::Pod;
+use aya::maps::{Array, Map, MapData};
+use flow_balance::{PathId, RemoteBacklogs};
+use flow_testbed::require::Requirement::{Program, Root};
+use flow_testbed::{require, wait};
+use nix::sys::signal::Signal;
+use splitter_datapath::clock::monotonic_ns;
+
+use super::rig::Rig;
+use super::transfer::transfer;
+use crate::support::daemon::Daemon;
+use crate::support::site::{BINARY, PATIENCE};
+
+const UPLINKS: [&str; 2] = ["up0", "up1"];
+/// The leaf that the other host is behind.
+const FAR: u32 = 1;
+const BYTES: usize = 400_000;
+
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+struct Reports(RemoteBacklogs);
+
+// SAFETY: `repr(C)` and made of integers without padding, so that any bytes are a valid value.
+unsafe impl Pod for Reports {}
+
+/// The daemon that splits at the first leaf; it hears the role of that leaf.
+fn split(rig: &Rig) -> Daemon {
+    let (leaf, directory) = (&rig.leaves[0], rig.directory.path());
+    let mut text = format!(
+        "name = 'split'\nlan = ['host0']\nbpffs = {:?}\nruntime_dir = {:?}\npolicy = 'share'\n\
+         balance = 'tr'\nfabric = '{}'\n",
+        rig.bpffs(),
+        directory.join("run"),
+        leaf.name()
+    );
+    for (index, device) in UPLINKS.into_iter().enumerate() {
+        text += &format!(
+            "[[tunnels]]\ndevice = '{device}'\ngateway = '10.{}.0.2'\nrate_mbit = 100\n",
+            100 + index
+        );
+    }
+    text += "[short]\n[long]\n[steering]\nmode = 'mark'\n[flows]\ntable_size = 4096\n\
+             [routes]\ndestinations = ['10.2.0.2/32']\n\
+             [share]\nshape_percent = 100\nqueue_ms = 25\n";
+    let path = directory.join("split.toml");
+    std::fs::write(&path, text).expect("can be written");
+    let mut command = leaf.command(BINARY);
+    command.arg("--config").arg(path).arg("run");
+    Daemon::start(command, &directory.join("log"))
+}
+
+/// Waits until the daemon has last said that so many of its tunnels are uplinks of the leaf.
+fn wait_until_heard(daemon: &Daemon, uplinks: usize) {
+    let what = format!("uplinks={uplinks}");
+    wait::within(PATIENCE, &what, || {
+        let log = daemon.log();
+        let last = log.lines().rfind(|it| it.contains("fabric_heard"))?;
+        last.contains(&what).then_some(())
+    });
+}
+
+/// A spine reports now that its port to the other leaf takes so long to drain.
+fn report(rig: &Rig, uplink: usize, backlog: Duration) {
+    let directory = rig.bpffs().join("splitter-fabric");
+    let map = directory.join(rig.leaves[0].name()).join("maps/REMOTE");
+    let map = MapData::from_pin(map).expect("the role is in place");
+    let map = Array::try_from(Map::Array(map));
+    let mut remote: Array<_, Reports> = map.expect("is an array");
+    let mut reports = remote.get(&FAR, 0).expect("is there");
+    let uplink = PathId::new(uplink).expect("there are 16");
+    let backlog_ns = backlog.as_nanos() as u64;
+    reports
+        .0
+        .behind_mut(uplink)
+        .report(backlog_ns, monotonic_ns());
+    remote.set(FAR, reports, 0).expect("is there");
+}
+
+/// Bytes that each uplink sends while data are transferred to the other host.
+fn sent(rig: &Rig) -> [u64; 2] {
+    let read = || {
+        UPLINKS.map(|device| {
+            let counters = rig.leaves[0].device_counters(device);
+            counters.expect("it is there").sent_bytes
+        })
+    };
+    let before = read();
+    transfer(rig, 2, BYTES, || {});
+    let after = read();
+    [0, 1].map(|it| after[it] - before[it])
+}
+
+#[test]
+fn packets_take_the_uplink_whose_spine_is_not_reported_to_be_full() {
+    require!(Root, Program("ip"), Program("ethtool"));
+    let rig = Rig::new();
+    let daemon = split(&rig);
+    // The other way round as well: the leaf's role comes after the daemon, and goes before it.
+    wait_until_heard(&daemon, 0);
+    rig.fabric(&rig.leaves[0], "up");
+    wait_until_heard(&daemon, 2);
+    let (long, none) = (Duration::from_secs(60), Duration::ZERO);
+    for (full, other) in [(0, 1), (1, 0), (0, 1)] {
+        report(&rig, full, long);
+        report(&rig, other, none);
+        let sent = sent(&rig);
+        println!("spine {full} is full: {sent:?} bytes");
+        assert!(sent[other] > BYTES as u64, "{sent:?}");
+        // Neighbours are asked for.
+        assert!(sent[full] < 5_000, "{sent:?}");
+    }
+    // What was reported of spine 0 counts for nothing any more: both are used.
+    rig.fabric(&rig.leaves[0], "down");
+    wait_until_heard(&daemon, 0);
+    let sent = sent(&rig);
+    println!("nobody reports: {sent:?} bytes");
+    assert!(sent.iter().all(|it| *it > 20_000), "{sent:?}");
+    assert!(daemon.end(Signal::SIGTERM).success());
+}
