@@ -271,7 +271,7 @@ impl<'a, W: SharedWord> LivePaths<'a, W> {
         }
     }
 
-    /// The same paths, with what is known of the queues behind them.
+    /// Returns the same paths, with what is known of the queues behind them.
     #[inline(always)]
     pub fn with_behind<B: Behind>(&self, behind: B) -> LivePaths<'a, W, B> {
         LivePaths {

@@ -99,7 +99,7 @@ impl FarLeaf {
     /// Leaves and what lies at them change seldom, and a look-up costs as much as the choice of a path.
     const LASTS_NS: u64 = 1_000_000_000;
 
-    /// What was looked up for a flow: `None` if it has to be again, and the inner one where the flow's destination
+    /// Returns what was looked up for a flow: `None` if it has to be again, and the inner one where the flow's destination
     /// lies at no leaf.
     #[inline(always)]
     #[must_use]

@@ -1,4 +1,4 @@
-//! What the best share of the link hangs on (figure 18, `C11`): how many hosts of a leaf send at once.
+//! The best share of the link (figure 18, `C11`) by load: how many hosts of a leaf send at once.
 //!
 //! At half of the rate all hosts of a leaf just fill its uplinks of 2:1, so that nothing of theirs is lost however many send. While few
 //! do, a larger share costs nothing. So the paper's half should come out when there is so much to send that many do, with

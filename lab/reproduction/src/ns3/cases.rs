@@ -1,4 +1,4 @@
-//! What figures hang on beyond lone flows: loss recovery under reordering, sprayed packets, flowlets, and PIAS.
+//! Cases beyond lone flows: loss recovery under reordering, sprayed packets, flowlets, and PIAS.
 //!
 //! Both simulators get the same flows; the paths of packets are drawn by each for itself. So single runs differ, and
 //! intervals over seeds say whether more than chance is between them.

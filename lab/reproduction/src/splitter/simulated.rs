@@ -66,7 +66,7 @@ impl Network {
         ]
     }
 
-    /// Those rates from less, with a tenth of the paper's sizes.
+    /// Returns the same rates from less, with a tenth of the paper's sizes.
     pub fn quick(packets: Length) -> [Self; 3] {
         let network = |rate_mbit, size_factor, whole_s, warm_up_s| Self {
             rate_mbit,
