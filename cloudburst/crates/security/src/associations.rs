@@ -70,6 +70,7 @@ pub struct PendingOffer {
     /// When it was last sent without a message, and how often.
     sent_at: Option<Time>,
     times_sent: u32,
+    is_hastened: bool,
 }
 
 /// Keys of both directions, and what they are known by.
@@ -118,7 +119,18 @@ impl PendingOffer {
             has_token,
             sent_at: None,
             times_sent: 0,
+            is_hastened: false,
         }
+    }
+
+    /// Has it be sent at once, and with short pauses from then on: somebody says in the peer's name that it is awaited. Returns
+    /// false if that was done before, for anybody on the way can say so.
+    pub fn hasten(&mut self) -> bool {
+        let is_first = !core::mem::replace(&mut self.is_hastened, true);
+        if is_first {
+            (self.sent_at, self.times_sent) = (None, 0);
+        }
+        is_first
     }
 
     /// Takes the turn to send it without a message, if the pause since the last time is over: `pause` at first, twice as long

@@ -161,6 +161,12 @@ impl Handshake {
             return None;
         };
         let index = header.session;
+        if let Some(peer) = self.hastened_by(now, index, remote) {
+            return Some(Retried {
+                peer,
+                brought_messages: false,
+            });
+        }
         let peer = match self.by_index(index) {
             Some(peer) => self.has_offered(peer, index).then_some(peer),
             None => self.forgotten_by(now, index, remote),
@@ -185,6 +191,17 @@ impl Handshake {
         let session = self.sessions.get(id);
         let pending = session.and_then(|it| it.associations.pending.as_ref());
         pending.is_some_and(|pending| pending.index == index && !pending.has_token)
+    }
+
+    /// The peer of ours that says to have no keys of the index that we seal for, while an offer to it waits for its next turn:
+    /// it is back, and need not be looked for ever more seldom.
+    fn hastened_by(&mut self, now: Time, index: u64, remote: SocketAddr) -> Option<PeerId> {
+        let id = self.by_remote(remote)?;
+        let session = self.sessions.get_mut(id).filter(|it| it.is_ours)?;
+        let associations = &mut session.associations;
+        let is_about_it = associations.is_current(index) && associations.has_fresh_offer(now);
+        let pending = associations.pending.as_mut().filter(|_| is_about_it)?;
+        (!pending.has_token && pending.hasten()).then_some(id)
     }
 
     /// The peer of ours that says to have no keys of the index that we seal for: it was restarted.

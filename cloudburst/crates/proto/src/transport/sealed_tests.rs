@@ -363,6 +363,40 @@ fn offers_to_a_peer_that_does_not_answer_are_ever_more_seldom() {
     }
 }
 
+/// It says so to the first datagram that comes, and is not left to wait for the next of offers that are ever more seldom.
+#[test]
+fn a_receiver_that_is_back_after_seconds_is_made_an_offer_at_once() {
+    for configs in [key_pairs(), [shared_key(3), shared_key(3)]] {
+        let (mut pair, peer) = pair_of(&configs);
+        pair.send(peer, 20_000);
+        pair.run(Duration::from_secs(1), |_, _| false);
+        completion(&mut pair);
+        for round in 0..20 {
+            pair.send(peer, 200_000);
+            pair.run(Duration::from_millis(1_300 + 40 * round), |_, _| true);
+            pair.ends[1] = restarted(&pair, &configs[1], 10 + round as u8);
+            let back = pair.now;
+            let is_before = |now: Time| now < back + Duration::from_secs(3);
+            let (mut told, mut offered) = (None, None);
+            while offered.is_none() && is_before(pair.now) {
+                let now = pair.now;
+                pair.run(Duration::from_millis(1), |from, datagram| {
+                    match (from, Header::parse(datagram).unwrap().form) {
+                        (1, Form::Retry) => told = told.or(Some(now)),
+                        (0, Form::Offer) if told.is_some() => offered = offered.or(Some(now)),
+                        _ => {}
+                    }
+                    false
+                });
+            }
+            let waited = offered.unwrap().since(told.unwrap());
+            assert!(waited < 2 * ROUND_TRIP, "round {round}: {waited:?}");
+            pair.run(Duration::from_secs(9), |_, _| false);
+            let _ = (pair.events(0), pair.events(1));
+        }
+    }
+}
+
 /// A request from behind a translator of addresses that has chosen other ports is answered there.
 #[test]
 fn a_rebinding_is_survived_and_the_new_address_validated() {
