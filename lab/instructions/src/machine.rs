@@ -192,7 +192,7 @@ impl Machine {
         }
     }
 
-    /// Puts the map that a map of maps was declared with into it, by the name of [`inner_name`].
+    /// Puts the map that a map of maps was declared with into it, by the name of `inner_name`.
     ///
     /// # Errors
     /// When there is no such map of maps.
