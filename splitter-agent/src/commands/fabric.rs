@@ -10,7 +10,7 @@ use flow_telemetry::{MetricsEndpoint, Readiness, Server};
 use serde_json::json;
 use splitter_agent::metrics::fabric_registry;
 use splitter_config::{Config, DEFAULT_PATH, FABRIC_PATH, FabricConfig};
-use splitter_datapath::{FabricDataplane, fabric_programs};
+use splitter_datapath::{FabricDataplane, Pins, fabric_programs};
 use splitter_doctor::examine_fabric;
 use splitter_instance::fabric::{
     Ending, FabricState, cease, hold, keep_up, planned_ports, shown_ports, take_down, warn_of_dscp,
@@ -127,6 +127,8 @@ async fn down(config: &FabricConfig, at_once: bool) -> Result<()> {
 
 async fn plan(config: &FabricConfig, as_json: bool) -> Result<()> {
     let fabric = &config.fabric;
+    // Who may not look would read that nothing is in place.
+    Pins::new(&config.bpffs, &config.pin_dir()).check_readable()?;
     let ports = planned_ports(config, &Netlink::connect()?).await?;
     let programs = fabric_programs(fabric.role);
     if as_json {
@@ -163,6 +165,7 @@ async fn plan(config: &FabricConfig, as_json: bool) -> Result<()> {
 }
 
 async fn status(config: &FabricConfig, as_json: bool) -> Result<()> {
+    Pins::new(&config.bpffs, &config.pin_dir()).check_readable()?;
     let plane = FabricDataplane::open(&config.bpffs, &config.pin_dir());
     let Some(plane) = plane.filter(|it| it.role() == config.fabric.role) else {
         if as_json {

@@ -13,6 +13,7 @@ use splitter_policy::paths::UplinkNumbers;
 use super::error::{map_error, typed};
 use super::fabric::{LEAVES, REMOTE};
 use super::names::{HEARD, HEARD_LEAVES, HEARD_UPLINKS};
+use super::pins::Pins;
 use super::shapes::Shape;
 use super::{Dataplane, FabricDataplane, KernelError};
 
@@ -66,6 +67,7 @@ impl Dataplane {
         given: &mut HeardMaps,
     ) -> Result<Option<UplinkNumbers>, KernelError> {
         let bpffs = self.pins().bpffs();
+        Pins::new(bpffs, directory).check_readable()?;
         let fabric = FabricDataplane::open(bpffs, directory);
         let Some(fabric) = fabric.filter(|it| it.role() == FabricRole::Leaf) else {
             return Ok(None);
