@@ -3,7 +3,7 @@
 //! and the wheel for Python are built from what is in the archives, and run.
 
 use std::{
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
 };
 
@@ -70,7 +70,7 @@ pub(super) fn check(project: &Project) -> Result<Tally> {
         }
         tally.add(match trial(&newcomer) {
             Ok(()) => Tally::success(),
-            Err(error) if needs == "python3" && lacks_network(&format!("{error:#}")) => {
+            Err(error) if error.is::<NoNetwork>() => {
                 Tally::skip(&name, "pip cannot fetch setuptools without a network")
             }
             Err(error) => Tally::failure_for(&name, &format!("{error:#}")),
@@ -296,7 +296,8 @@ impl Newcomer {
             .args(["wheel", "--no-deps", "--retries=0", "--wheel-dir"])
             .arg(&wheels)
             .arg(&source)
-            .read()?;
+            .read()
+            .map_err(unless_without_network)?;
         pip()
             .args(["install", "--no-index", "--find-links"])
             .arg(&wheels)
@@ -339,6 +340,26 @@ fn between<'a>(page: &'a str, begin: &str, end: &str) -> Result<&'a str> {
     Ok(inner)
 }
 
+/// Why pip fetched nothing that building a wheel takes. What comes after needs no network, and fails where it fails.
+#[derive(Debug)]
+struct NoNetwork;
+
+impl fmt::Display for NoNetwork {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("there is no network")
+    }
+}
+
+impl std::error::Error for NoNetwork {}
+
+fn unless_without_network(error: anyhow::Error) -> anyhow::Error {
+    if lacks_network(&format!("{error:#}")) {
+        NoNetwork.into()
+    } else {
+        error
+    }
+}
+
 /// Tells by the words of cargo and pip whether they have reached no registry.
 fn lacks_network(said: &str) -> bool {
     [
@@ -354,6 +375,8 @@ fn lacks_network(said: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use anyhow::anyhow;
+
     use super::*;
 
     #[test]
@@ -367,6 +390,9 @@ mod tests {
         assert!(!lacks_network(
             "error: no matching package named `cloudburst-wire` found"
         ));
+        let told = |said: &str| unless_without_network(anyhow!("{said}")).is::<NoNetwork>();
+        assert!(told("pip: ConnectionPool(host='pypi.org')"));
+        assert!(!told("pip: the wheel's name is wrong"));
     }
 
     #[test]
