@@ -32,6 +32,8 @@ const FORGET_AFTER: Duration = REJECT_AFTER.saturating_add(OVERLAP);
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 /// How old an offer may become: its time must still be believed when it arrives.
 const OFFER_LIFETIME: Duration = Duration::from_secs(5);
+/// The pause before it is sent by itself again, at first.
+const OFFER_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause before it is sent by itself again, unless answers take longer, and how often the pause doubles.
 const MOST_OFFER_PAUSE: Duration = Duration::from_secs(1);
 const MOST_DOUBLINGS: u32 = 10;
@@ -54,7 +56,7 @@ pub struct Associations {
     /// The peer may have forgotten us: there is no use in sending anything but offers.
     pub is_in_doubt: bool,
     /// Somebody says in the peer's name that it has forgotten us.
-    pub is_disowned: bool,
+    is_disowned: bool,
 }
 
 /// An offer of ours that is under way.
@@ -88,6 +90,17 @@ pub struct Association {
     began_at: Time,
     retired_at: Time,
     datagrams: u64,
+}
+
+/// Thing that a peer lacks which says to have no keys for a datagram of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missed {
+    /// A token in the offer that it was sent.
+    Token,
+    /// The offer that is under way, and waits for its next turn.
+    Offer,
+    /// The keys in use: it was restarted.
+    Keys,
 }
 
 /// Which keys a datagram came by.
@@ -125,7 +138,7 @@ impl PendingOffer {
 
     /// Has it be sent at once, and with short pauses from then on: somebody says in the peer's name that it is awaited. Returns
     /// false if that was done before, for anybody on the way can say so.
-    pub fn hasten(&mut self) -> bool {
+    fn hasten(&mut self) -> bool {
         let is_first = !core::mem::replace(&mut self.is_hastened, true);
         if is_first {
             (self.sent_at, self.times_sent) = (None, 0);
@@ -135,7 +148,7 @@ impl PendingOffer {
 
     /// Takes the turn to send it without a message, if the pause since the last time is over: `pause` at first, twice as long
     /// each time up to a second (RFC 8085 §3.1.1). Returns true if it is to be sent.
-    pub fn take_turn(&mut self, now: Time, pause: Duration) -> bool {
+    fn take_turn(&mut self, now: Time, pause: Duration) -> bool {
         let doublings = self.times_sent.saturating_sub(1).min(MOST_DOUBLINGS);
         let longest = MOST_OFFER_PAUSE.max(pause);
         let pause = pause.saturating_mul(1 << doublings).min(longest);
@@ -334,6 +347,9 @@ impl Associations {
     /// Returns true if an initiator is to agree upon other keys while messages go on under those that
     /// there are: they have been in use for long, or the peer may have lost them.
     pub fn is_rekey_due(&self, now: Time, ack_timeout: Duration) -> bool {
+        if self.is_in_doubt {
+            return false;
+        }
         let patience = ack_timeout.saturating_mul(4).max(SUSPECT_AFTER);
         let is_unanswered = self
             .asked_since
@@ -344,6 +360,31 @@ impl Associations {
                 || now.since(current.began_at) >= REKEY_AFTER
                 || current.datagrams >= REKEY_AFTER_DATAGRAMS
         })
+    }
+
+    /// Takes the turn of the offer under way to be sent beside messages, where an answer takes so long at most. Returns true if it is
+    /// to be sent now.
+    pub fn take_turn(&mut self, now: Time, ack_timeout: Duration) -> bool {
+        let pause = ack_timeout.saturating_mul(2).max(OFFER_PAUSE);
+        let pending = self.pending.as_mut();
+        pending.is_some_and(|pending| pending.take_turn(now, pause))
+    }
+
+    /// Returns what the peer lacks that says to have no keys of this index, if that is news. Anybody on the way can say so, too: what
+    /// we have goes on in use until another handshake is complete, there is one at a time, and an offer gets a token, and its turn
+    /// at once, no more than once.
+    pub fn missed(&mut self, now: Time, index: u64) -> Option<Missed> {
+        let (is_current, is_fresh) = (self.is_current(index), self.has_fresh_offer(now));
+        match &mut self.pending {
+            Some(offer) if offer.index == index => (!offer.has_token).then_some(Missed::Token),
+            Some(offer) if is_current && is_fresh => {
+                (!offer.has_token && offer.hasten()).then_some(Missed::Offer)
+            }
+            _ => {
+                self.is_disowned |= is_current;
+                is_current.then_some(Missed::Keys)
+            }
+        }
     }
 
     /// Returns the time when keys have to be taken out, so that nobody finds them in memory later.

@@ -24,7 +24,7 @@ mod suspicion;
 pub use self::{
     absence::Absence,
     address::{Addresses, Verdict},
-    associations::{Association, Associations, PendingOffer, Slot},
+    associations::{Association, Associations, Missed, PendingOffer, Slot},
     inbound::Inbound,
     key_mismatch::{KeyMismatch, KeyMismatches, RefusedKeys},
     message_window::{MAX_SPAN, MessageStatus, MessageWindow},

@@ -2,7 +2,7 @@
 
 use core::{net::SocketAddr, time::Duration};
 
-use cloudburst_security::{PendingOffer, Security};
+use cloudburst_security::{Missed, PendingOffer, Security};
 
 use super::Handshake;
 use crate::{
@@ -15,9 +15,6 @@ use crate::{
     statistics::{Refusals, tally},
     time::Time,
 };
-
-/// The pause after which an offer that goes beside messages is sent again at first, unless answers take longer.
-const OFFER_PAUSE: Duration = Duration::from_millis(50);
 
 /// Clocks of hosts differ by less than this part (oscillators: 0.01 %, and while NTP slews them
 /// 0.05 % more).
@@ -68,16 +65,14 @@ impl Handshake {
             return false;
         };
         let associations = &session.associations;
-        if associations.is_in_doubt || !associations.is_rekey_due(now, ack_timeout) {
+        if !associations.is_rekey_due(now, ack_timeout) {
             return false;
         }
         if !associations.has_fresh_offer(now) {
             self.make_offer(now, id, None, sender);
         }
-        let pause = ack_timeout.saturating_mul(2).max(OFFER_PAUSE);
         let session = self.sessions.get_mut(id);
-        let pending = session.and_then(|it| it.associations.pending.as_mut());
-        pending.is_some_and(|pending| pending.take_turn(now, pause))
+        session.is_some_and(|it| it.associations.take_turn(now, ack_timeout))
     }
 
     /// Makes an offer to a peer of ours, which takes the place of the one before. A token comes with
@@ -161,59 +156,28 @@ impl Handshake {
             return None;
         };
         let index = header.session;
-        if let Some(peer) = self.hastened_by(now, index, remote) {
-            return Some(Retried {
-                peer,
-                brought_messages: false,
-            });
-        }
-        let peer = match self.by_index(index) {
-            Some(peer) => self.has_offered(peer, index).then_some(peer),
-            None => self.forgotten_by(now, index, remote),
-        };
-        let Some(peer) = peer else {
+        let Some((peer, missed)) = self.missed_by(now, index, remote) else {
             tally(&mut refused.unexpected, 1);
             return None;
         };
-        self.make_offer(now, peer, Some((index, challenge.token)), sender);
-        // Who may have forgotten us is sent messages with the offer, and nobody else is.
-        let session = self.sessions.get(peer);
-        let brought_messages = session.is_some_and(|it| it.associations.is_in_doubt);
+        let mut brought_messages = false;
+        if missed != Missed::Offer {
+            self.make_offer(now, peer, Some((index, challenge.token)), sender);
+            // Who may have forgotten us is sent messages with the offer, and nobody else is.
+            let session = self.sessions.get(peer);
+            brought_messages = session.is_some_and(|it| it.associations.is_in_doubt);
+        }
         Some(Retried {
             peer,
             brought_messages,
         })
     }
 
-    /// Whether our offer of this index is under way without a token. Anybody on the way can ask for
-    /// one: once is enough until the offer is made again by itself.
-    fn has_offered(&self, id: PeerId, index: u64) -> bool {
-        let session = self.sessions.get(id);
-        let pending = session.and_then(|it| it.associations.pending.as_ref());
-        pending.is_some_and(|pending| pending.index == index && !pending.has_token)
-    }
-
-    /// The peer of ours that says to have no keys of the index that we seal for, while an offer to it waits for its next turn:
-    /// it is back, and need not be looked for ever more seldom.
-    fn hastened_by(&mut self, now: Time, index: u64, remote: SocketAddr) -> Option<PeerId> {
-        let id = self.by_remote(remote)?;
+    /// The peer of ours that says to have no keys of this index, and what it is to be sent for that.
+    fn missed_by(&mut self, now: Time, index: u64, remote: SocketAddr) -> Option<(PeerId, Missed)> {
+        let id = self.by_index(index).or_else(|| self.by_remote(remote))?;
         let session = self.sessions.get_mut(id).filter(|it| it.is_ours)?;
-        let associations = &mut session.associations;
-        let is_about_it = associations.is_current(index) && associations.has_fresh_offer(now);
-        let pending = associations.pending.as_mut().filter(|_| is_about_it)?;
-        (!pending.has_token && pending.hasten()).then_some(id)
-    }
-
-    /// The peer of ours that says to have no keys of the index that we seal for: it was restarted.
-    /// Anybody on the way can say so, too: what we have goes on in use until another handshake is
-    /// complete, and there is one at a time.
-    fn forgotten_by(&mut self, now: Time, index: u64, remote: SocketAddr) -> Option<PeerId> {
-        let id = self.by_remote(remote)?;
-        let session = self.sessions.get_mut(id).filter(|it| it.is_ours)?;
-        let associations = &mut session.associations;
-        let is_news = associations.is_current(index) && !associations.has_fresh_offer(now);
-        associations.is_disowned |= is_news;
-        is_news.then_some(id)
+        Some((id, session.associations.missed(now, index)?))
     }
 
     /// Takes the acceptance of our offer, if it is one. If the peer has begun another conversation,
