@@ -262,9 +262,11 @@ mod tests {
                 let count = outcome.flows.iter().filter(|it| it.bytes == bytes).count();
                 assert!(count > 50, "{}: {count} of {bytes}", case.name);
             }
-            let is_sprayed = case.policy == "rps";
             let late = outcome.flows.iter().any(|it| it.out_of_order > 0);
-            assert_eq!(late, is_sprayed, "{}", case.name);
+            // A flowlet's gap may be shorter than what the other path has queued.
+            if case.policy != "letflow" {
+                assert_eq!(late, case.policy == "rps", "{}", case.name);
+            }
         }
     }
 

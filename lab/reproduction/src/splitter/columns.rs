@@ -233,7 +233,7 @@ mod tests {
     fn effort() -> Effort {
         let quick = Effort::quick();
         let length = |rate_mbit: u32| Length {
-            whole_s: 100.0 / f64::from(rate_mbit),
+            whole_s: 400.0 / f64::from(rate_mbit),
             warm_up_s: 10.0 / f64::from(rate_mbit),
         };
         Effort {
@@ -290,7 +290,8 @@ mod tests {
             for (network, _) in &simulation.networks {
                 let network = network.name();
                 let is_mine = |it: &&Value| it["item"] == name && it["network"] == network;
-                let row = figure.rows.iter().find(is_mine).expect("a row");
+                let row = figure.rows.iter().find(is_mine);
+                let row = row.unwrap_or_else(|| panic!("{name} has no row of {network}"));
                 assert!(row["value"].is_f64(), "{row}");
             }
         }
