@@ -92,7 +92,7 @@ pub struct Association {
     datagrams: u64,
 }
 
-/// Thing that a peer lacks which says to have no keys for a datagram of ours.
+/// Lack that a peer tells of, which says to have no keys for a datagram of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
     /// A token in the offer that it was sent.
