@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn a_missing_network_is_told_from_what_is_wrong() {
         assert!(lacks_network(
-            "download of config.json failed: Could not resolve host: index.crates.io"
+            "download of config.json failed: Could not resolve host: index.example"
         ));
         assert!(lacks_network(
             "No matching distribution (from versions: none)"

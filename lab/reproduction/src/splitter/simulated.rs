@@ -52,31 +52,29 @@ pub struct Network {
 }
 
 impl Network {
-    /// The testbed's tunnels with its rounds, and then those of the paper's rate and of ten times that, with the paper's sizes.
-    pub fn full(packets: Length) -> [Self; 3] {
-        let network = |rate_mbit, size_factor, whole_s, warm_up_s| Self {
+    fn new(rate_mbit: u32, size_factor: u32, [whole_s, warm_up_s]: [f64; 2]) -> Self {
+        Self {
             rate_mbit,
             size_factor,
             length: Length { whole_s, warm_up_s },
-        };
+        }
+    }
+
+    /// The testbed's tunnels with its rounds, and then those of the paper's rate and of ten times that, with the paper's sizes.
+    pub fn full(packets: Length) -> [Self; 3] {
         [
-            network(RATE_MBIT, 1, packets.whole_s, packets.warm_up_s),
-            network(1_000, 100, 30.0, 5.0),
-            network(10_000, 100, 3.0, 0.5),
+            Self::new(RATE_MBIT, 1, [packets.whole_s, packets.warm_up_s]),
+            Self::new(1_000, 100, [30.0, 5.0]),
+            Self::new(10_000, 100, [3.0, 0.5]),
         ]
     }
 
     /// Returns the same rates from less, with a tenth of the paper's sizes.
     pub fn quick(packets: Length) -> [Self; 3] {
-        let network = |rate_mbit, size_factor, whole_s, warm_up_s| Self {
-            rate_mbit,
-            size_factor,
-            length: Length { whole_s, warm_up_s },
-        };
         [
-            network(RATE_MBIT, 1, packets.whole_s, packets.warm_up_s),
-            network(1_000, 10, 1.0, 0.2),
-            network(10_000, 10, 0.1, 0.02),
+            Self::new(RATE_MBIT, 1, [packets.whole_s, packets.warm_up_s]),
+            Self::new(1_000, 10, [1.0, 0.2]),
+            Self::new(10_000, 10, [0.1, 0.02]),
         ]
     }
 

@@ -188,7 +188,7 @@ impl Comparison {
         }
     }
 
-    /// Whether delays differ as those of two queues do.
+    /// Tells whether delays differ as those of two queues do.
     pub(super) fn differs(&self, weight: f32) -> bool {
         let [one, other] = self.delays;
         let apart = one.variance + other.variance;
@@ -197,12 +197,12 @@ impl Comparison {
             && self.difference.variance > LEAST_VARIANCE * apart
     }
 
-    /// Whether it is likely that both go through different queues, but not known.
+    /// Tells whether both go through different queues in all likelihood, though that is not known.
     pub(super) fn is_unlike(&self, leader: u16) -> bool {
         self.with == leader && self.count >= LIKELY && self.far > FAR
     }
 
-    /// Whether it is likely that both share a queue.
+    /// Tells whether both share a queue in all likelihood.
     pub(super) fn is_like(&self, leader: u16) -> bool {
         self.with == leader && self.count >= LIKELY && self.far < LIKE
     }
