@@ -9,6 +9,9 @@ use site::{Connection, Site, on_site};
 
 /// Between two bounds of buckets, 4.3 and 6.4 s, and more than a sweep behind the first.
 const SLOW: Duration = Duration::from_millis(5_450);
+/// The kernel counts ticks, and misses those of a processor that the host has taken away until it is back:
+/// 0.12 s were seen. A time that is not the last packet's is off by all of `SLOW`.
+const TICKS_MISSED: Duration = Duration::from_secs(1);
 /// A sweep that comes late, on a busy machine, leaves bounds that are too far apart.
 const ATTEMPTS: u32 = 4;
 
@@ -47,7 +50,8 @@ fn exemplar(site: &Site) -> Option<String> {
         if let Some(exemplar) = &bucket.exemplar {
             assert!((below..=bound).contains(&exemplar.value), "{bucket:?}");
             assert!(bucket.value > counted, "none is counted here: {bucket:?}");
-            assert!(exemplar.value >= 5.4, "{bucket:?}");
+            let took = Duration::from_secs_f64(exemplar.value);
+            assert!(took + TICKS_MISSED >= SLOW, "{bucket:?}");
             assert!(exemplar.unix_s > Some(1.7e9), "{bucket:?}");
             let names: Vec<&str> = exemplar.labels.keys().map(String::as_str).collect();
             assert_eq!(names, ["bytes", "flow", "packets"]);
