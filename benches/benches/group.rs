@@ -17,6 +17,7 @@ use cloudburst_proto::{
     SendOptions, SharedMessage, SocketId, Time, Transport, TransportConfig,
 };
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use rand::{RngExt as _, SeedableRng as _, rngs::SmallRng};
 
 /// One sender and its receivers, as far apart as a buffer.
 struct Group {
@@ -25,8 +26,8 @@ struct Group {
     receivers: Vec<Transport>,
     now: Time,
     buffer: Vec<u8>,
-    /// Datagrams so far, of which a part is lost.
-    sent: u64,
+    /// By chance: each eighth would be one peer's, where eight take turns.
+    chance: SmallRng,
     loses: bool,
 }
 
@@ -38,8 +39,9 @@ fn address(host: usize) -> SocketAddr {
 fn transport(number: usize) -> Transport {
     let key = Key::new(NonZeroU8::MIN, [42; 32]);
     let mut config = TransportConfig::new(Security::shared_key(key));
-    // As fast as it is taken, as pacing is not what is measured.
-    config.congestion = CongestionControl::Reserved(Reservation::new(100_000_000_000));
+    // As fast as it is taken, whatever is lost, as neither pacing nor giving up is what is measured.
+    let reservation = Reservation::new(100_000_000_000).with_most_loss(1.0);
+    config.congestion = CongestionControl::Reserved(reservation);
     let mut seed = [7; 32];
     seed[..8].copy_from_slice(&number.to_be_bytes());
     Transport::deterministic(config, seed, Time::ZERO).expect("a good configuration")
@@ -59,7 +61,7 @@ impl Group {
             receivers: (1..=receivers).map(transport).collect(),
             now: Time::ZERO,
             buffer: vec![0; 1 << 16],
-            sent: 0,
+            chance: SmallRng::seed_from_u64(8),
             loses,
         }
     }
@@ -84,7 +86,11 @@ impl Group {
         while missing > 0 {
             taken += self.exchange();
             while let Some(event) = self.sender.poll_event() {
-                missing -= usize::from(matches!(event, Event::Delivered { .. }));
+                missing -= match event {
+                    Event::Delivered { .. } => 1,
+                    Event::Undelivered { .. } => panic!("a message was not delivered: {event:?}"),
+                    _ => 0,
+                };
             }
             let due = self.sender.next_deadline().unwrap_or(self.now);
             self.now = due.max(self.now + Duration::from_micros(10));
@@ -111,8 +117,7 @@ impl Group {
             let receiver = &mut self.receivers[host - 1];
             let from = FourTuple::new(SocketId(0), address(0));
             for datagram in self.buffer[..transmit.bytes].chunks_mut(transmit.segment_bytes) {
-                self.sent += 1;
-                if !(self.loses && self.sent.is_multiple_of(8)) {
+                if !(self.loses && self.chance.random_ratio(1, 8)) {
                     receiver.handle_datagram(self.now, from, Ecn::NotCapable, datagram);
                 }
             }
