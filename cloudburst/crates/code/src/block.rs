@@ -282,6 +282,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_pointer_width = "64")]
     fn size_is_as_documented() {
         assert_eq!(size_of::<Block>(), 1_080);
     }
