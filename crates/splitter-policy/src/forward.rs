@@ -5,6 +5,9 @@
 //! itself, under a named reason. So does the SYN of a TCP connection: rules that
 //! clamp its segment size are followed, and the next hop's address is kept fresh.
 
+mod fallback;
+mod rewrite;
+
 use crate::buffer::{Buffer, BufferMut};
 use crate::dscp::Dscp;
 use crate::egress_counts::IpStart;
@@ -12,85 +15,8 @@ use crate::flow::TunnelRole;
 use crate::packet::{ethertype, protocol};
 use crate::prefix_lengths::{MatchedBits, PrefixLengths};
 use crate::routing_key::RoutingKey;
-
-/// The reason why a packet that was split goes by the network stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Fallback {
-    /// It is the first of a TCP connection.
-    Opening = 0,
-    /// Its TTL or hop limit is used up; the stack tells its sender.
-    Ttl = 1,
-    /// It is a fragment.
-    Fragment = 2,
-    /// It has VLAN tags, IPv4 options or IPv6 extension headers.
-    Options = 3,
-    /// It does not lie in one piece of memory.
-    Scattered = 4,
-    /// It is for another station on the link.
-    NotOurs = 5,
-    /// Routing knows no path for it, or not one for packets that are forwarded.
-    NoRoute = 6,
-    /// The link address of the next hop is not known yet.
-    NoNeighbour = 7,
-    /// It is larger than the path's MTU.
-    TooLarge = 8,
-    /// Its path does not lead through a tunnel that packets can be put into.
-    OtherDevice = 9,
-    /// The kernel refused to look, or the packet could not be changed.
-    Failed = 10,
-    /// Its checksum is left to the device that sends it, which a redirected packet
-    /// does not tell: it comes from this machine, a container or a guest.
-    Checksum = 11,
-}
-
-impl Fallback {
-    /// All of them, in the order of their counters.
-    pub const ALL: [Self; 12] = [
-        Self::Opening,
-        Self::Ttl,
-        Self::Fragment,
-        Self::Options,
-        Self::Scattered,
-        Self::NotOurs,
-        Self::NoRoute,
-        Self::NoNeighbour,
-        Self::TooLarge,
-        Self::OtherDevice,
-        Self::Failed,
-        Self::Checksum,
-    ];
-
-    /// Reads the kernel's answer to a FIB lookup; `None` where it found a path.
-    #[inline(always)]
-    pub const fn from_fib_result(code: i64) -> Option<Self> {
-        match code {
-            0 => None,
-            1..=6 => Some(Self::NoRoute),
-            7 => Some(Self::NoNeighbour),
-            8 => Some(Self::TooLarge),
-            _ => Some(Self::Failed),
-        }
-    }
-
-    /// The name that metrics and tables show.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Opening => "opening",
-            Self::Ttl => "ttl",
-            Self::Fragment => "fragment",
-            Self::Options => "options",
-            Self::Scattered => "scattered",
-            Self::NotOurs => "not_ours",
-            Self::NoRoute => "no_route",
-            Self::NoNeighbour => "no_neighbour",
-            Self::TooLarge => "too_large",
-            Self::OtherDevice => "other_device",
-            Self::Failed => "failed",
-            Self::Checksum => "checksum",
-        }
-    }
-}
+pub use fallback::Fallback;
+pub(crate) use rewrite::{decrement_hop_limit, decrement_hops, decrement_ttl, readdress};
 
 /// Devices that packets can be put into, at most; each has a slot.
 pub const TARGET_SLOTS: u32 = 64;
@@ -431,55 +357,6 @@ impl RoutingKey for FibLookup {
 #[inline(always)]
 pub(crate) const fn joined(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
-}
-
-/// Takes a hop from what a frame has to go; `None` when it cannot be written.
-#[inline(always)]
-pub(crate) fn decrement_hops<B: BufferMut + ?Sized>(frame: &mut B) -> Option<()> {
-    // Not by the lookup's family: of IPv4 over an IPv6 next hop (RFC 8950) the
-    // kernel answers with that of the next hop.
-    if frame.read(IP - 2)? == ethertype::IPV4.to_be_bytes() {
-        decrement_ttl(frame)
-    } else {
-        decrement_hop_limit(frame)
-    }
-}
-
-/// Takes a hop from what a packet of IPv4 has to go, which is one at least.
-#[inline(always)]
-pub(crate) fn decrement_ttl<B: BufferMut + ?Sized>(frame: &mut B) -> Option<()> {
-    // With the protocol, which shares the checksum's word with it.
-    let word = u16::from_ne_bytes(frame.read(IP + 8)?);
-    let checksum = u16::from_ne_bytes(frame.read(IP + 10)?);
-    frame.write(IP + 8, word.wrapping_sub(ONE_HOP).to_ne_bytes())?;
-    frame.write(IP + 10, checksum_of_one_hop_less(checksum).to_ne_bytes())
-}
-
-/// Takes a hop from what a packet of IPv6 has to go.
-#[inline(always)]
-pub(crate) fn decrement_hop_limit<B: BufferMut + ?Sized>(frame: &mut B) -> Option<()> {
-    let [hop_limit] = frame.read(IP + 7)?;
-    frame.write(IP + 7, [hop_limit.wrapping_sub(1)])
-}
-
-/// One in the first byte of a word.
-const ONE_HOP: u16 = u16::from_ne_bytes([1, 0]);
-
-/// Renews a header's checksum as RFC 1624 does, of which nothing is left when the difference is known.
-#[inline(always)]
-const fn checksum_of_one_hop_less(checksum: u16) -> u16 {
-    const MODULUS: u32 = 0xffff;
-    let sum = checksum as u32 + ONE_HOP as u32;
-    (if sum >= MODULUS { sum - MODULUS } else { sum }) as u16
-}
-
-/// Writes the link addresses of a frame that leaves: the next hop's, then ours.
-#[inline(always)]
-pub(crate) fn readdress<B: BufferMut + ?Sized>(frame: &mut B, link: [u8; 12]) -> Option<()> {
-    // In two words: of one array of twelve bytes the compiler makes a loop over bytes.
-    let [a, b, c, d, e, f, g, h, i, j, k, l] = link;
-    frame.write(0, [a, b, c, d, e, f, g, h])?;
-    frame.write(8, [i, j, k, l])
 }
 
 /// Whether no router forwards what says to come from there, which the lookup does not

@@ -210,18 +210,3 @@ fn esp_is_spread_by_its_spi_as_routes_do() {
     assert_eq!(lookup.source_port.to_ne_bytes(), [0x12, 0x34]);
     assert_eq!(lookup.destination_port.to_ne_bytes(), [0x56, 0x78]);
 }
-
-#[test]
-fn checksum_of_one_hop_less_is_that_of_the_rfc() {
-    for checksum in 0..=u16::MAX {
-        for ttl in [1, 2, 64, 255] {
-            let [old, new] = [ttl, ttl - 1].map(|ttl| u16::from_ne_bytes([ttl, protocol::TCP]));
-            let renewed = crate::dscp::updated_checksum(checksum, old, new);
-            assert_eq!(
-                checksum_of_one_hop_less(checksum),
-                renewed,
-                "{checksum} {ttl}"
-            );
-        }
-    }
-}
