@@ -109,9 +109,9 @@ impl SplitterCollector {
                     .encode_counter::<NoLabelSet, _, u64>(&count(&chosen), None)?;
             }
         }
-        let heard = chosen
-            .clone()
-            .filter_map(|(tunnel, it)| Some((place(tunnel), it.heard?)));
+        // Where the configuration names no fabric, nothing is heard.
+        let heard = chosen.clone();
+        let heard = heard.map(|(tunnel, it)| (place(tunnel), it.heard.unwrap_or_default()));
         let mut by_reports = self.families.chosen_by_reports.encode(encoder)?;
         for (place, heard) in heard.clone() {
             by_reports

@@ -223,7 +223,8 @@ families! {
              the machine's own queues.";
         hears: "tunnel_hears_spine", Gauge, "-", [open("device"), site()],
             "1 where packets go by what the spine behind a tunnel reports, else 0",
-            "With `fabric` alone. 0: the leaf's role is not in place, or the tunnel is none of its uplinks.";
+            "0: the configuration names no `fabric`, the leaf's role is not in place, or the tunnel is none of its \
+             uplinks.";
         report_age: "tunnel_spine_report_age_seconds", Gauge, "seconds", [open("device"), site()],
             "Time since the spine behind a tunnel has last reported of a port to any leaf",
             "With `fabric` alone; nothing is shown before the first report. A report counts for nothing once \
