@@ -245,6 +245,10 @@ pub(crate) enum FabricCommand {
         /// Take a leaf down also while other leaves write to it, whose ACKs hosts then see as written
         #[arg(long)]
         at_once: bool,
+        /// Take down every role of this network namespace that no agent runs, by what is pinned, whichever
+        /// file it is of; none is read
+        #[arg(long)]
+        all: bool,
     },
     /// Show what `up` would change, and change nothing.
     Plan,

@@ -142,8 +142,10 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {
         Some(error) if error.is_configuration() => return Some(ExitCode::Configuration),
         _ => {}
     }
-    if cause.downcast_ref().is_some_and(FabricError::is_conflict) {
-        return Some(ExitCode::Conflict);
+    match cause.downcast_ref::<FabricError>() {
+        Some(error) if error.is_not_permitted() => return Some(ExitCode::NotPermitted),
+        Some(error) if error.is_conflict() => return Some(ExitCode::Conflict),
+        _ => {}
     }
     match cause.downcast_ref::<PlanError>() {
         Some(PlanError::Conflicts(_)) => return Some(ExitCode::Conflict),

@@ -30,6 +30,15 @@ impl RemoteBacklog {
         self.heard_ns = now_ns;
     }
 
+    /// Returns for how long nothing has been reported, in ns; none where nothing ever was.
+    #[must_use]
+    pub const fn silence_ns(&self, now_ns: u64) -> Option<u64> {
+        match self.heard_ns {
+            0 => None,
+            heard_ns => Some(now_ns.saturating_sub(heard_ns)),
+        }
+    }
+
     /// The backlog that the port is taken to have at `now_ns`.
     #[inline(always)]
     pub const fn at(&self, now_ns: u64, ageing: Ageing) -> u64 {
@@ -73,6 +82,16 @@ impl RemoteBacklogs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn silence_begins_with_the_last_report() {
+        let mut heard = RemoteBacklog::default();
+        assert_eq!(heard.silence_ns(9), None);
+        heard.report(5, 7);
+        assert_eq!(heard.silence_ns(9), Some(2));
+        // By the clock of another CPU.
+        assert_eq!(heard.silence_ns(6), Some(0));
+    }
     use crate::{ServiceTime, VirtualQueue};
     use proptest::prelude::*;
 

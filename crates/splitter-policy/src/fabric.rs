@@ -71,6 +71,13 @@ impl Agreement {
         })
     }
 
+    /// Returns as long as an ACK is under way at most that waits in a full queue at each router, in ns; 0 of all zeros.
+    #[must_use]
+    pub const fn longest_wait_ns(&self) -> u64 {
+        let queue_ns = self.step_ns.saturating_mul(Self::REPORTS);
+        queue_ns.saturating_mul(self.hops as u64)
+    }
+
     /// The level that reports a backlog, rounded down.
     #[inline(always)]
     const fn report(&self, backlog_ns: u64) -> u8 {

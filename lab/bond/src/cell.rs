@@ -56,6 +56,11 @@ const CASES: [Case; 3] = [
         tunnels: &[tunnel(50, 10), tunnel(50, 10), tunnel(20, 10)],
     },
 ];
+/// The first case at about a tenth of its rates: a packet takes ten times as long, and timers are as late as before.
+const SLOW: Case = Case {
+    name: "3+1",
+    tunnels: &[tunnel(3, 10), tunnel(1, 30)],
+};
 const FLOWS: [u32; 3] = [1, 4, 40];
 const LOSSES_PERCENT: [f64; 2] = [0.0, 0.5];
 const JITTERS_MS: [u32; 3] = [0, 1, 5];
@@ -116,6 +121,14 @@ pub(crate) fn all() -> Vec<Cell> {
             }
         }
     }
+    cells.push(Cell {
+        case: SLOW,
+        flows: 1,
+        direction: Direction::Up,
+        loss_percent: 0.0,
+        jitter_ms: 0,
+        cut: None,
+    });
     for case in &CASES[..2] {
         for cut in [Some(0), Some(1)] {
             cells.push(Cell {
@@ -151,7 +164,7 @@ mod tests {
     #[test]
     fn every_cell_has_a_name_of_its_own_by_which_it_is_found() {
         let cells = all();
-        assert_eq!(cells.len(), 3 * 3 * 2 * 2 * 3 + 4);
+        assert_eq!(cells.len(), 3 * 3 * 2 * 2 * 3 + 1 + 4);
         for cell in cells {
             assert_eq!(chosen(Some(&cell.to_string()), false), [cell]);
         }

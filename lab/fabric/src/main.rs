@@ -157,9 +157,10 @@ fn print(arguments: &Arguments, cells: &[Cell], rows: &[Row], skips: &[Skip]) ->
 }
 
 fn scheme(name: &str) -> Result<Scheme, String> {
-    let known = Scheme::ALL.into_iter().find(|it| it.name() == name);
-    known.ok_or_else(|| {
-        let names = Scheme::ALL.map(Scheme::name).join(", ");
+    let known = || Scheme::ALL.into_iter().chain(Scheme::CONTROLS);
+    known().find(|it| it.name() == name).ok_or_else(|| {
+        let names: Vec<_> = known().map(Scheme::name).collect();
+        let names = names.join(", ");
         format!("there is no such scheme; there are {names}")
     })
 }

@@ -96,7 +96,9 @@ fn balance(scheme: Scheme) -> Option<String> {
             format!("{}, tr = {{ far = \"nothing\" }}", policy("tr"))
         }
         Scheme::Splitter(Balancer::Tr) => in_order("ageing = \"drains\""),
-        Scheme::Splitter(Balancer::TrLocal) => in_order("far = \"nothing\""),
+        Scheme::Splitter(Balancer::TrLocal | Balancer::TrUnreported) => {
+            in_order("far = \"nothing\"")
+        }
     })
 }
 

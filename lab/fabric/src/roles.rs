@@ -14,6 +14,8 @@ pub(crate) const NAME: &str = "fabric";
 const FILE: &str = "fabric.toml";
 /// Nobody else's here.
 const DSCP: u8 = 41;
+/// Nobody's here: who goes by it finds no ACK that was written.
+const OTHER_DSCP: u8 = 33;
 
 /// Puts the role in place at a leaf, beside the daemon there. It stays until it is taken away.
 pub(crate) fn put_at_leaf(agent: &Agent, rig: &Rig, leaf: &Leaf, splitter: &Path) -> Result<()> {
@@ -37,17 +39,18 @@ pub(crate) fn take_from_leaf(agent: &Agent, rig: &Rig, leaf: &Leaf, splitter: &P
     Ok(agent.run_beside(command, FILE, |directory| of_leaf(rig, leaf, directory))?)
 }
 
-/// Starts what keeps a spine in its role; it is not ready yet.
-pub(crate) fn launch_spine(spine: &Spine, splitter: &Path) -> Result<Agent> {
+/// Starts what keeps a spine in its role; it is not ready yet. Without `reports` the spine does all but report.
+pub(crate) fn launch_spine(spine: &Spine, splitter: &Path, reports: bool) -> Result<Agent> {
     let command: (_, &[_]) = (splitter, &["fabric", "run"]);
+    let dscp = if reports { DSCP } else { OTHER_DSCP };
     let agent = Agent::launch_command(&spine.namespace, command, |directory| {
-        of_spine(spine, directory)
+        of_spine(spine, dscp, directory)
     });
     Ok(agent?)
 }
 
 fn of_leaf(rig: &Rig, leaf: &Leaf, directory: &Path) -> String {
-    let mut text = head("leaf", directory);
+    let mut text = head("leaf", DSCP, directory);
     for spine in &leaf.spines {
         let _ = writeln!(text, "[[fabric.ports]]\ndevice = \"{}\"", spine.device);
     }
@@ -59,8 +62,8 @@ fn of_leaf(rig: &Rig, leaf: &Leaf, directory: &Path) -> String {
     text
 }
 
-fn of_spine(spine: &Spine, directory: &Path) -> String {
-    let mut text = head("spine", directory);
+fn of_spine(spine: &Spine, dscp: u8, directory: &Path) -> String {
+    let mut text = head("spine", dscp, directory);
     for device in &spine.leaf_devices {
         let _ = writeln!(text, "[[fabric.ports]]\ndevice = \"{device}\"");
         let _ = writeln!(text, "rate_mbit = {}", spine.rate_mbit);
@@ -70,10 +73,10 @@ fn of_spine(spine: &Spine, directory: &Path) -> String {
     text
 }
 
-fn head(role: &str, directory: &Path) -> String {
+fn head(role: &str, dscp: u8, directory: &Path) -> String {
     let bpffs = toml::Value::from(directory.join("bpf").display().to_string());
     format!(
         "name = \"{NAME}\"\nbpffs = {bpffs}\n\
-         [fabric]\nrole = \"{role}\"\ndscp = {DSCP}\nqueue_ms = {QUEUE_MS}\n"
+         [fabric]\nrole = \"{role}\"\ndscp = {dscp}\nqueue_ms = {QUEUE_MS}\n"
     )
 }

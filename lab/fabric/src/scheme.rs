@@ -38,6 +38,9 @@ pub(crate) enum Balancer {
     Tr,
     /// By the leaf's own queues alone.
     TrLocal,
+    /// With all programs of [`Tr`](Self::Tr), whose spines do not know the leaves' DSCP, and so report nothing: what these
+    /// cost, without what they bring.
+    TrUnreported,
     TrPaper,
 }
 
@@ -62,6 +65,9 @@ impl Scheme {
         Self::Splitter(Balancer::TrPaper),
     ];
 
+    /// Those that are measured where they are named alone.
+    pub(crate) const CONTROLS: [Self; 1] = [Self::Splitter(Balancer::TrUnreported)];
+
     /// The name in results.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -73,6 +79,7 @@ impl Scheme {
             Self::Splitter(Balancer::Rps) => "rps",
             Self::Splitter(Balancer::Tr) => "tr",
             Self::Splitter(Balancer::TrLocal) => "tr_local",
+            Self::Splitter(Balancer::TrUnreported) => "tr_unreported",
             Self::Splitter(Balancer::TrPaper) => "tr_paper",
         }
     }
@@ -99,10 +106,9 @@ impl Scheme {
     ) -> Result<Applied> {
         let mut applied = Applied::default();
         if self.hears() {
-            let launched = rig
-                .spines
-                .iter()
-                .map(|it| roles::launch_spine(it, splitter));
+            let report = self != Self::Splitter(Balancer::TrUnreported);
+            let spines = rig.spines.iter();
+            let launched = spines.map(|it| roles::launch_spine(it, splitter, report));
             applied.spines = launched.collect::<Result<_>>()?;
         }
         for leaf in &rig.leaves {
@@ -133,7 +139,7 @@ impl Scheme {
         Ok(applied)
     }
 
-    /// Tells if spines report how full their ports are, and packets choose by that.
+    /// Tells if leaves and spines have their roles, and packets choose by what is reported.
     fn hears(self) -> bool {
         matches!(self, Self::Splitter(balancer) if balancer.hears())
     }
@@ -210,7 +216,7 @@ impl Balancer {
     }
 
     fn hears(self) -> bool {
-        self == Self::Tr
+        matches!(self, Self::Tr | Self::TrUnreported)
     }
 
     /// The value of `balance`.
@@ -220,7 +226,7 @@ impl Balancer {
             Self::Presto => "presto",
             Self::Drb => "drb",
             Self::Rps => "rps",
-            Self::Tr | Self::TrLocal => "tr",
+            Self::Tr | Self::TrLocal | Self::TrUnreported => "tr",
             Self::TrPaper => "tr-paper",
         }
     }
@@ -267,10 +273,11 @@ mod tests {
 
     #[test]
     fn every_scheme_has_a_name_of_its_own() {
-        let mut names: Vec<_> = Scheme::ALL.map(Scheme::name).into();
+        let all = || Scheme::ALL.into_iter().chain(Scheme::CONTROLS);
+        let mut names: Vec<_> = all().map(Scheme::name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), Scheme::ALL.len());
+        assert_eq!(names.len(), all().count());
     }
 
     #[test]

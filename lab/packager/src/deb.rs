@@ -191,9 +191,7 @@ set -e
 if [ \"$1\" = remove ] && [ -z \"$DPKG_ROOT\" ] && [ -d /run/systemd/system ]; then
     deb-systemd-invoke stop splitter.service splitter-fabric.service || true
     splitter down --all || true
-    if [ -e /etc/splitter/fabric.toml ]; then
-        splitter fabric down || true
-    fi
+    splitter fabric down --all || true
     rmdir /sys/fs/bpf/splitter /sys/fs/bpf/splitter-fabric 2>/dev/null || true
 fi
 ";

@@ -91,9 +91,7 @@ fi
 const PRE_REMOVE: &str = "if [ \"$1\" = 0 ] && [ -d /run/systemd/system ]; then
     systemctl --no-reload disable --now splitter.service splitter-fabric.service || :
     splitter down --all || :
-    if [ -e /etc/splitter/fabric.toml ]; then
-        splitter fabric down || :
-    fi
+    splitter fabric down --all || :
     rmdir /sys/fs/bpf/splitter /sys/fs/bpf/splitter-fabric 2>/dev/null || :
 fi
 ";

@@ -54,5 +54,6 @@ pub(super) fn show_chosen(rows: &[ChosenRow]) -> Result<()> {
          which they arrive later.",
         sum(|it| it.changes),
         sum(|it| it.refusals)
-    ))
+    ))?;
+    ChosenRow::heard_in_words(rows).map_or(Ok(()), print)
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 use flow_cli::{ExitCode, print, print_json};
 use serde_json::json;
 use splitter_config::{Config, ConfigFile, Location};
-use splitter_instance::{BroughtUp, Instance, Owner, Search, down_all as clear_all};
+use splitter_instance::{BroughtUp, Cleared, Instance, Owner, Search, down_all as clear_all};
 use splitter_steering::routes::RouteAudit;
 
 use crate::cli::Cli;
@@ -69,12 +69,17 @@ pub(crate) async fn down_all(cli: &Cli) -> Result<ExitCode> {
     let search = Search::everywhere(&Location::in_file(path));
     let file = Config::load(path).ok();
     let cleared = clear_all(&search, file.as_ref()).await?;
+    show_cleared(&cleared, "instance", cli.json)
+}
+
+/// Shows what was taken down and what was left, each a `kind`; the exit code says if anything stands in the way.
+pub(super) fn show_cleared(cleared: &Cleared, kind: &str, json: bool) -> Result<ExitCode> {
     let code = match cleared.kept.iter().any(|it| it.is_running) {
         true => ExitCode::Conflict,
         false => ExitCode::Ok,
     };
-    if cli.json {
-        print_json(&cleared)?;
+    if json {
+        print_json(cleared)?;
         return Ok(code);
     }
     for thing in &cleared.removed {
@@ -82,7 +87,7 @@ pub(crate) async fn down_all(cli: &Cli) -> Result<ExitCode> {
     }
     for kept in &cleared.kept {
         print(format_args!(
-            "left alone: the instance {}: {}",
+            "left alone: the {kind} {}: {}",
             kept.name, kept.why
         ))?;
     }

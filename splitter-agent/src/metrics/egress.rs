@@ -109,6 +109,28 @@ impl SplitterCollector {
                     .encode_counter::<NoLabelSet, _, u64>(&count(&chosen), None)?;
             }
         }
+        // Where the configuration names no fabric, nothing is heard.
+        let heard = chosen.clone();
+        let heard = heard.map(|(tunnel, it)| (place(tunnel), it.heard.unwrap_or_default()));
+        let mut by_reports = self.families.chosen_by_reports.encode(encoder)?;
+        for (place, heard) in heard.clone() {
+            by_reports
+                .encode_family(&place)?
+                .encode_counter::<NoLabelSet, _, u64>(&heard.choices, None)?;
+        }
+        let mut hears = self.families.hears.encode(encoder)?;
+        for (place, heard) in heard.clone() {
+            hears
+                .encode_family(&place)?
+                .encode_gauge(&u64::from(heard.hears))?;
+        }
+        let mut age = self.families.report_age.encode(encoder)?;
+        for (place, heard) in heard {
+            if let Some(age_ns) = heard.report_age_ns {
+                age.encode_family(&place)?
+                    .encode_gauge(&(age_ns as f64 / 1e9))?;
+            }
+        }
         let mut error = self.families.model_error.encode(encoder)?;
         for (tunnel, chosen) in chosen {
             error

@@ -216,6 +216,19 @@ families! {
             "Packets that arrive later for the sake of order",
             "By another tunnel they would have arrived earlier, and overtaken their flow. By the tunnel that they \
              chose. Only with `balance = \"tr\"`, else 0.";
+        chosen_by_reports: "tunnel_chosen_by_reports_total", Counter, "packets", [open("device"), site()],
+            "Packets that chose by what a fabric's spines report",
+            "By the tunnel that they chose. Only with `fabric`, while the leaf's role is in place, to \
+             destinations at a leaf of its list; each of `splitter_tunnel_chosen_packets_total` else chose by \
+             the machine's own queues.";
+        hears: "tunnel_hears_spine", Gauge, "-", [open("device"), site()],
+            "1 where packets go by what the spine behind a tunnel reports, else 0",
+            "0: the configuration names no `fabric`, the leaf's role is not in place, or the tunnel is none of its \
+             uplinks.";
+        report_age: "tunnel_spine_report_age_seconds", Gauge, "seconds", [open("device"), site()],
+            "Time since the spine behind a tunnel has last reported of a port to any leaf",
+            "With `fabric` alone; nothing is shown before the first report. A report counts for nothing once \
+             the port would have drained.";
         model_looks: "tunnel_model_looks_total", Counter, "looks", [open("device"), site()],
             "Times that the model of a tunnel's queue was held against the queue, with `balance`",
             "Every 10 ms while something waits there, else every 100 ms. Only with `policy = \"share\"`: the \

@@ -1,11 +1,13 @@
 //! `splitter fabric`: two leaves and two spines, with real traffic and captures on every host.
 
 mod backlog;
+mod by_pins;
 mod capture;
 mod doctor;
 mod heard;
 mod hosts;
 mod lock;
+mod numbers;
 mod packets;
 mod phases;
 mod restarts;

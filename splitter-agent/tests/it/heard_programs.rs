@@ -162,6 +162,14 @@ impl Kernel {
         let all = |it: &Plain<PathCounters>| -> u64 { it.0.short_packets.iter().sum() };
         of_cpus.iter().map(all).sum()
     }
+
+    /// How many packets have chosen each of the first tunnels by reports.
+    fn by_reports(&mut self) -> [u64; 3] {
+        let map = self.loaded.map("HEARD_CHOICES").try_into();
+        let choices: PerCpuArray<_, [u64; 16]> = map.expect("is per CPU");
+        let of_cpus = choices.get(&0, 0).expect("can be read");
+        [0, 1, 2].map(|tunnel| of_cpus.iter().map(|it| it[tunnel]).sum())
+    }
 }
 
 #[test]
@@ -177,6 +185,7 @@ fn full_spine_is_left_for_another_until_its_report_has_aged() {
     kernel.give("HEARD_LEAVES", "LEAVES");
     assert_eq!(kernel.chosen(), [0, 0]);
     assert_eq!(kernel.packets(), 6);
+    assert_eq!(kernel.by_reports(), [0; 3]);
     kernel.give("HEARD", "REMOTE");
     // To the leaf that it was reported of; to another that port may be empty.
     assert_eq!(kernel.chosen(), [1, 0]);
@@ -185,6 +194,7 @@ fn full_spine_is_left_for_another_until_its_report_has_aged() {
     // What no spine reports of is farther than both are full.
     kernel.report(LEAVES[0], UPLINKS[1], LONG, ms(0));
     assert_eq!(kernel.chosen(), [2, 1]);
+    assert_eq!(kernel.by_reports(), [1, 4, 1]);
     // Heard too long ago, or less than the tunnels differ by.
     kernel.report(LEAVES[0], UPLINKS[0], LONG, LONG + ms(1));
     kernel.report(LEAVES[1], UPLINKS[0], ms(1), ms(0));

@@ -6,10 +6,10 @@
 
 use aya_ebpf::bindings::{__sk_buff, bpf_hdr_start_off::BPF_HDR_START_NET};
 use aya_ebpf::btf_maps::lpm_trie::Key;
-use aya_ebpf::btf_maps::{Array, ArrayOfMaps, LpmTrie};
+use aya_ebpf::btf_maps::{Array, ArrayOfMaps, LpmTrie, PerCpuArray};
 use aya_ebpf::helpers::generated::bpf_skb_load_bytes_relative;
 use aya_ebpf::macros::btf_map;
-use flow_balance::{EarliestArrival, EarliestFlow, PathId, RemoteBacklogs};
+use flow_balance::{EarliestArrival, EarliestFlow, MAX_PATHS, PathId, RemoteBacklogs};
 use splitter_policy::fabric::MAX_LEAVES;
 use splitter_policy::paths::{
     BalancerNumber, Behind, FarLeaf, Heard, LivePaths, Unheard, UplinkNumbers,
@@ -30,6 +30,10 @@ static HEARD_LEAVES: ArrayOfMaps<LpmTrie<[u32; 5], u32, 4_096>, 1> = ArrayOfMaps
 /// Which tunnels are uplinks of the fabric: none where it is not there.
 #[btf_map]
 static HEARD_UPLINKS: Array<UplinkNumbers, 1> = Array::new();
+
+/// How many packets have chosen each tunnel by reports, of each CPU.
+#[btf_map]
+static HEARD_CHOICES: PerCpuArray<[u64; MAX_PATHS], 1> = PerCpuArray::new();
 
 /// A flow, and the leaf that it leads to where that counts.
 #[repr(C)]
@@ -64,7 +68,7 @@ pub extern "C" fn forward_by_tr(context: *mut __sk_buff, class: u64, may_hear: u
         let paths = asked.paths.with_behind(Unheard);
         forward_in_order(context, asked, &paths)
     });
-    forwarded.map_or(0, |()| 1)
+    forwarded.map_or(0, |_| 1)
 }
 
 /// Chooses for a packet that was looked at, also by what spines have reported of their ports to the leaf that it goes
@@ -91,7 +95,12 @@ fn forward_hearing(context: *mut __sk_buff) -> Option<()> {
     let (asked, leaf) = (asked()?, leaf as u32);
     let reports = HEARD.get_value(0, &leaf)?;
     let paths = asked.paths.with_behind(Heard { uplinks, reports });
-    forward_in_order(context, asked, &paths)
+    let path = forward_in_order(context, asked, &paths)?;
+    if let Some(choices) = HEARD_CHOICES.get_ptr_mut(0) {
+        // SAFETY: a per-CPU value, made of integers.
+        unsafe { (*choices)[path.index()] += 1 };
+    }
+    Some(())
 }
 
 #[inline(always)]
@@ -99,7 +108,7 @@ fn forward_in_order<B: Behind>(
     context: *mut __sk_buff,
     asked: Asked<'_>,
     paths: &LivePaths<'_, KernelWord, B>,
-) -> Option<()> {
+) -> Option<PathId> {
     let balancer = EarliestArrival {
         patience_ns: paths.site().patience_ns,
         seed: SEED,
@@ -116,7 +125,8 @@ fn forward_in_order<B: Behind>(
     paths.send_in_order(earliest, asked.packet.bytes, &mut flow.order);
     // SAFETY: the context is the one that the kernel passed to the program.
     let skb = unsafe { &mut *context };
-    mark_and_count(skb, &asked, path, [slot.note(path), earliest.is_held()])
+    mark_and_count(skb, &asked, path, [slot.note(path), earliest.is_held()])?;
+    Some(path)
 }
 
 /// What lies at no leaf.

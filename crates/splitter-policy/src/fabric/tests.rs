@@ -491,6 +491,13 @@ fn nothing_is_written_before_there_is_an_agreement() {
 }
 
 #[test]
+fn ack_waits_at_most_in_a_full_queue_at_each_router() {
+    let longest_ns = agreement(5).longest_wait_ns();
+    // Levels are whole steps.
+    assert!(longest_ns.abs_diff(5 * QUEUE_NS) < 5 * 31, "{longest_ns}");
+}
+
+#[test]
 fn each_outcome_has_a_counter_of_its_own() {
     let mut counters = FabricCounters::default();
     let steps = FabricStep::ALL.map(Ok);

@@ -274,8 +274,14 @@ fn role_in_a_fabric_is_as_closed_as_the_splitter_and_off() {
         fs::read_to_string(path).unwrap()
     };
     let closing = |text: &str| -> Vec<String> {
-        const OWN: [&str; 7] = [
+        const OWN: [&str; 13] = [
             "Description",
+            "DefaultDependencies",
+            "After",
+            "Wants",
+            "Before",
+            "Conflicts",
+            "TimeoutStartSec",
             "ConditionPathExists",
             "ExecCondition",
             "ExecStart",
@@ -293,6 +299,10 @@ fn role_in_a_fabric_is_as_closed_as_the_splitter_and_off() {
     assert!(closing(&splitter).len() > 30);
     assert_eq!(closing(&fabric), closing(&splitter));
     assert!(fabric.contains("\nConditionPathExists=/etc/splitter/fabric.toml\n"));
+    // A leaf's programs are at its ports before anything brings these up, and nothing waits for it in a circle.
+    assert!(fabric.contains("\nBefore=network-pre.target shutdown.target\n"));
+    assert!(fabric.contains("\nWants=network-pre.target\n"));
+    assert!(fabric.contains("\nDefaultDependencies=no\n"));
     // Nothing installs that file, enables the unit, or starts it.
     let packages = contents::packages(&release(&programs())).unwrap();
     let files = packages.iter().flat_map(|it| &it.files);
@@ -305,7 +315,7 @@ fn role_in_a_fabric_is_as_closed_as_the_splitter_and_off() {
         for verb in [" enable ", " start "] {
             assert!(!text.contains(verb), "{script}: {verb}");
         }
-        assert!(text.contains("splitter fabric down"), "{script}");
+        assert!(text.contains("splitter fabric down --all"), "{script}");
         assert!(
             text.contains("try-restart splitter.service splitter-fabric.service"),
             "{script}"

@@ -118,7 +118,9 @@ fn counts_what_the_table_has(unit: &str) {
     let counted: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
     let exposure = |row: &serde_json::Value| row["exposure"].as_str()?.parse::<f64>().ok();
     let name = |row: &serde_json::Value| row["name"].as_str().unwrap().to_owned();
-    let known: BTreeSet<_> = counted.iter().map(name).collect();
+    // Of a unit that starts while a machine boots it judges no root directory.
+    let judged = counted.iter().filter(|row| !row["set"].is_null());
+    let known: BTreeSet<_> = judged.map(name).collect();
     let open = counted.iter().filter(|row| exposure(row) > Some(0.0));
     let open: BTreeSet<_> = open.map(name).collect();
     assert!(known.len() > 60 && open.len() > 5, "{open:?}");

@@ -194,6 +194,8 @@ fn nix_and_makepkg_read_their_files() {
     let place = tempfile::tempdir().unwrap();
     let recipe = fs::read_to_string(root.join("packaging/arch/PKGBUILD")).unwrap();
     fs::write(place.path().join("PKGBUILD"), &recipe).unwrap();
+    let script = root.join("packaging/arch/splitter.install");
+    fs::copy(script, place.path().join("splitter.install")).unwrap();
     // It refuses to be root, and asks pacman for what it does not need here.
     let mut makepkg = Command::new("makepkg");
     makepkg
@@ -213,12 +215,86 @@ fn nix_and_makepkg_read_their_files() {
     for line in [
         "pkgname = splitter",
         "pkgname = cloudburst-tools",
+        "\tinstall = splitter.install",
         "\tpkgver = 0.1.0",
     ] {
         assert!(text.lines().any(|it| it == line), "no {line:?} in {text}");
     }
     let version = format!("pkgver={}", env!("CARGO_PKG_VERSION"));
     assert!(recipe.contains(&version), "PKGBUILD is of another version");
+}
+
+/// Each package takes back what is in the kernel before its program goes, in this order.
+const TAKEN_BACK: [&str; 4] = [
+    "splitter.service splitter-fabric.service",
+    "splitter down --all",
+    "splitter fabric down --all",
+    "rmdir /sys/fs/bpf/splitter /sys/fs/bpf/splitter-fabric",
+];
+
+#[test]
+fn every_package_takes_back_what_is_in_the_kernel_before_it_goes() {
+    let root = &WORKSPACE.root;
+    for file in [
+        "packaging/arch/splitter.install",
+        "lab/packager/src/deb.rs",
+        "lab/packager/src/rpm.rs",
+    ] {
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        let removal = text
+            .split("disable --now ")
+            .nth(1)
+            .or(text.split("invoke stop ").nth(1));
+        let mut rest = removal.unwrap_or_else(|| panic!("{file} stops no service"));
+        for step in TAKEN_BACK {
+            let found = rest.split_once(step);
+            (_, rest) = found.unwrap_or_else(|| panic!("{file}: no {step:?} in its place"));
+        }
+    }
+}
+
+/// With programs of another kind in the path, which note what they are told.
+#[test]
+fn arch_takes_back_what_is_in_the_kernel_where_systemd_runs() {
+    let script = WORKSPACE.root.join("packaging/arch/splitter.install");
+    let place = tempfile::tempdir().unwrap();
+    let noted = place.path().join("noted");
+    for program in ["systemctl", "splitter", "rmdir"] {
+        use std::os::unix::fs::PermissionsExt;
+        let path = place.path().join(program);
+        // Each of them fails, which keeps none of the others from being asked.
+        let text = format!(
+            "#!/bin/sh\necho {program} \"$@\" >> {}\nexit 1\n",
+            noted.display()
+        );
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let runs = |directory: &str, step: &str| -> String {
+        fs::write(&noted, "").unwrap();
+        let text = fs::read_to_string(&script)
+            .unwrap()
+            .replace("/run/systemd/system", directory);
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-ec", &format!("{text}\n{step}")]);
+        succeeds(shell.env("PATH", place.path()));
+        fs::read_to_string(&noted).unwrap()
+    };
+    let here = place.path().to_str().unwrap();
+    assert_eq!(
+        runs(here, "pre_remove"),
+        "systemctl --no-reload disable --now splitter.service splitter-fabric.service\n\
+         splitter down --all\nsplitter fabric down --all\n\
+         rmdir /sys/fs/bpf/splitter /sys/fs/bpf/splitter-fabric\n"
+    );
+    let upgraded = runs(here, "post_upgrade");
+    assert_eq!(
+        upgraded,
+        "systemctl try-restart splitter.service splitter-fabric.service\n"
+    );
+    for step in ["pre_remove", "post_upgrade"] {
+        assert_eq!(runs("/nowhere", step), "", "{step}");
+    }
 }
 
 /// The owner of /proc/self is who runs this.

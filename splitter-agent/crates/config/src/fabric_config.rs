@@ -16,7 +16,6 @@ use crate::values::InstanceName;
 /// Path at which the configuration of a leaf or a spine is looked for when no `--config` is given.
 pub const FABRIC_PATH: &str = "/etc/splitter/fabric.toml";
 
-const RUNTIME_DIR: &str = "/run/splitter-fabric";
 const MOVES: &str = "`splitter fabric down` under the old value, then start it under the new one";
 const AGAIN: &str = "end `splitter fabric run` and start it again";
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9463);
@@ -31,7 +30,7 @@ section! {
 
         /// The lock of the role lies under `<runtime_dir>`, by the path of its pins.
         runtime_dir: PathBuf = key("runtime_dir", Restart(MOVES), path())
-            .default(PathBuf::from(RUNTIME_DIR))
+            .default(PathBuf::from(FabricConfig::DEFAULT_RUNTIME_DIR))
             .trade_off("One process at a time may `run`, `up` or `down` what is pinned at a place.");
 
         /// The BPF file system is mounted here.
@@ -58,6 +57,9 @@ section! {
 }
 
 impl FabricConfig {
+    /// The directory of locks where the file names none.
+    pub const DEFAULT_RUNTIME_DIR: &str = "/run/splitter-fabric";
+
     /// Reads and parses the file at `path`.
     ///
     /// # Errors

@@ -3,7 +3,9 @@
 //! Everything is pinned below a directory of its own, so that ACKs are written and restored on while no
 //! agent runs; a note there says of which build and role the programs are.
 
+mod numbers;
 mod placing;
+mod remains;
 
 use std::borrow::Cow;
 use std::io;
@@ -12,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use aya::include_bytes_aligned;
 use aya::maps::lpm_trie::{Key, LpmTrie};
-use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
+use aya::maps::{Array, Map, MapData, MapError, PerCpuArray};
 use aya::programs::SchedClassifier;
 use flow_balance::{RemoteBacklogs, ServiceTime};
 use splitter_config::{Fabric, FabricRole};
@@ -25,6 +27,8 @@ use super::error::{map_error, program_error, typed};
 use super::object::OVERRIDE_VARIABLE;
 use super::shapes::Shape;
 use super::{AttachedMode, KernelError, PathQueues, Pins, TcSide, chain};
+
+pub use remains::FabricRemains;
 
 const AGREEMENT: &str = "AGREEMENT";
 pub(super) const LEAVES: &str = "LEAVES";
@@ -199,7 +203,11 @@ impl FabricDataplane {
     /// # Errors
     /// When the map cannot be read.
     pub fn counters(&self) -> Result<FabricCounters, KernelError> {
-        let map = Map::PerCpuArray(self.map(COUNTERS)?);
+        Self::counters_at(&self.pins)
+    }
+
+    fn counters_at(pins: &Pins) -> Result<FabricCounters, KernelError> {
+        let map = Map::PerCpuArray(map_at(pins, COUNTERS)?);
         let counters: PerCpuArray<_, Shape<FabricCounters>> =
             typed(COUNTERS, PerCpuArray::try_from(map))?;
         let mut sum = FabricCounters::default();
@@ -230,16 +238,8 @@ impl FabricDataplane {
         PathQueues::open(&self.pins.map(PORT_QUEUES), PORT_QUEUES)
     }
 
-    /// Lists the ports that there are, as their devices' numbers with their own.
-    pub(super) fn port_numbers(&self) -> Result<Vec<(u32, u32)>, KernelError> {
-        let map = Map::HashMap(self.map(PORT_NUMBERS)?);
-        let numbers: HashMap<_, u32, u32> = typed(PORT_NUMBERS, HashMap::try_from(map))?;
-        let read: Result<_, _> = numbers.iter().collect();
-        read.map_err(map_error(PORT_NUMBERS))
-    }
-
     pub(super) fn map(&self, name: &'static str) -> Result<MapData, KernelError> {
-        MapData::from_pin(self.pins.map(name)).map_err(map_error(name))
+        map_at(&self.pins, name)
     }
 
     fn program(&self, name: &'static str) -> Result<(&'static str, SchedClassifier), KernelError> {
@@ -250,24 +250,7 @@ impl FabricDataplane {
     /// Writes what the programs go by; the agreement last, without which they write nothing.
     fn configure(&self, fabric: &Fabric, interfaces: &Interfaces) -> Result<(), KernelError> {
         self.set_leaves(fabric)?;
-        let map = Map::HashMap(self.map(PORT_NUMBERS)?);
-        let mut numbers: HashMap<_, u32, u32> = typed(PORT_NUMBERS, HashMap::try_from(map))?;
-        let mut wanted = Vec::new();
-        for (number, port) in (0..).zip(&fabric.ports) {
-            if let Ok(interface) = interfaces.named(&port.device) {
-                wanted.push((interface.index, number));
-            }
-        }
-        let known: Vec<u32> = numbers.keys().filter_map(Result::ok).collect();
-        for device in known {
-            if !wanted.iter().any(|(index, _)| *index == device) {
-                unless_gone(numbers.remove(&device)).map_err(map_error(PORT_NUMBERS))?;
-            }
-        }
-        for (device, number) in wanted {
-            let inserted = numbers.insert(device, number, 0);
-            inserted.map_err(map_error(PORT_NUMBERS))?;
-        }
+        self.set_port_numbers(fabric, interfaces)?;
         let map = Map::Array(self.map(PORTS)?);
         let mut ports: Array<_, Shape<SitePaths>> = typed(PORTS, Array::try_from(map))?;
         let written = ports.set(0, Shape(fabric_ports(fabric)), 0);
@@ -308,6 +291,10 @@ impl FabricDataplane {
         }
         Ok(())
     }
+}
+
+fn map_at(pins: &Pins, name: &'static str) -> Result<MapData, KernelError> {
+    MapData::from_pin(pins.map(name)).map_err(map_error(name))
 }
 
 fn program_pin(pins: &Pins, name: &str) -> PathBuf {

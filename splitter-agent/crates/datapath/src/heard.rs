@@ -5,14 +5,16 @@
 
 use std::path::Path;
 
-use aya::maps::{Array, ArrayOfMaps, Map, MapData};
-use flow_balance::PathId;
+use aya::maps::{Array, ArrayOfMaps, Map, MapData, PerCpuArray};
+use flow_balance::{MAX_PATHS, PathId};
 use splitter_config::FabricRole;
+use splitter_policy::fabric::MAX_LEAVES;
 use splitter_policy::paths::UplinkNumbers;
 
+use super::clock::monotonic_ns;
 use super::error::{map_error, typed};
 use super::fabric::{LEAVES, REMOTE};
-use super::names::{HEARD, HEARD_LEAVES, HEARD_UPLINKS};
+use super::names::{HEARD, HEARD_CHOICES, HEARD_LEAVES, HEARD_UPLINKS};
 use super::pins::Pins;
 use super::shapes::Shape;
 use super::{Dataplane, FabricDataplane, KernelError};
@@ -25,7 +27,78 @@ const PLACES: [(&str, &str); 2] = [(HEARD, REMOTE), (HEARD_LEAVES, LEAVES)];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeardMaps([Option<(u32, u32)>; PLACES.len()]);
 
+/// State of what packets hear of a fabric, by tunnel in the order of the configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeardByTunnel {
+    uplinks: UplinkNumbers,
+    /// Since when nothing has been reported, by uplink.
+    silences_ns: [Option<u64>; MAX_PATHS],
+    choices: [u64; MAX_PATHS],
+}
+
+impl HeardByTunnel {
+    /// Tells if packets go by what is reported of the spine behind a tunnel.
+    #[must_use]
+    pub fn hears(&self, path: PathId) -> bool {
+        self.uplinks.get(path).is_some()
+    }
+
+    /// Returns how long ago the spine behind a tunnel reported last, of its port to any leaf; none where it never has.
+    #[must_use]
+    pub fn report_age_ns(&self, path: PathId) -> Option<u64> {
+        self.silences_ns[self.uplinks.get(path)?.index()]
+    }
+
+    /// Returns how many packets chose a tunnel by reports, of whichever spine, since the program was loaded.
+    #[must_use]
+    pub fn choices(&self, path: PathId) -> u64 {
+        self.choices[path.index()]
+    }
+}
+
 impl Dataplane {
+    /// Looks what the program hears of the leaf whose programs are pinned in `directory`; none of a program that does
+    /// not choose.
+    ///
+    /// # Errors
+    /// When maps cannot be read.
+    pub fn heard(&self, directory: &Path) -> Result<Option<HeardByTunnel>, KernelError> {
+        if !self.pins().map(HEARD_CHOICES).exists() {
+            return Ok(None);
+        }
+        let map = Map::PerCpuArray(self.map_of(HEARD_CHOICES)?);
+        let per_cpu: PerCpuArray<_, [u64; MAX_PATHS]> =
+            typed(HEARD_CHOICES, PerCpuArray::try_from(map))?;
+        let mut heard = HeardByTunnel::default();
+        for of_cpu in per_cpu.get(&0, 0).map_err(map_error(HEARD_CHOICES))?.iter() {
+            for (sum, count) in heard.choices.iter_mut().zip(of_cpu) {
+                *sum += count;
+            }
+        }
+        let Some(fabric) = self.leaf_in(directory)? else {
+            return Ok(Some(heard));
+        };
+        let map = Map::Array(self.map_of(HEARD_UPLINKS)?);
+        let uplinks: Array<_, Shape<UplinkNumbers>> = typed(HEARD_UPLINKS, Array::try_from(map))?;
+        heard.uplinks = uplinks.get(&0, 0).map_err(map_error(HEARD_UPLINKS))?.0;
+        for leaf in 0..MAX_LEAVES as u32 {
+            let (reports, now_ns) = (fabric.remote_backlogs(leaf)?, monotonic_ns());
+            for (uplink, least_ns) in PathId::all().zip(&mut heard.silences_ns) {
+                let silence_ns = reports.behind(uplink).silence_ns(now_ns);
+                *least_ns = [*least_ns, silence_ns].into_iter().flatten().min();
+            }
+        }
+        Ok(Some(heard))
+    }
+
+    /// The programs of a leaf in a directory of pins; none where those of a leaf are not in place.
+    fn leaf_in(&self, directory: &Path) -> Result<Option<FabricDataplane>, KernelError> {
+        let bpffs = self.pins().bpffs();
+        Pins::new(bpffs, directory).check_readable()?;
+        let fabric = FabricDataplane::open(bpffs, directory);
+        Ok(fabric.filter(|it| it.role() == FabricRole::Leaf))
+    }
+
     /// Has the program go by what spines report to the leaf whose programs are pinned in `directory`; `devices` are the
     /// numbers of the tunnels' devices, in the order of the configuration, and `given` what it was given before.
     /// Returns how many of the tunnels are uplinks of the leaf: none where it is not in place.
@@ -66,10 +139,7 @@ impl Dataplane {
         devices: &[Option<u32>],
         given: &mut HeardMaps,
     ) -> Result<Option<UplinkNumbers>, KernelError> {
-        let bpffs = self.pins().bpffs();
-        Pins::new(bpffs, directory).check_readable()?;
-        let fabric = FabricDataplane::open(bpffs, directory);
-        let Some(fabric) = fabric.filter(|it| it.role() == FabricRole::Leaf) else {
+        let Some(fabric) = self.leaf_in(directory)? else {
             return Ok(None);
         };
         for ((outer, inner), given) in PLACES.into_iter().zip(&mut given.0) {

@@ -48,11 +48,13 @@ pub use calibrate::CalibrationError;
 pub use dataplane::Dataplane;
 pub use error::KernelError;
 pub use error::mount_command;
-pub use fabric::{FabricDataplane, FabricPortState, fabric_object, fabric_ports, fabric_programs};
+pub use fabric::{
+    FabricDataplane, FabricPortState, FabricRemains, fabric_object, fabric_ports, fabric_programs,
+};
 pub use foreign_tc::{ForeignTcProgram, TcSide, foreign_tc_programs};
 pub use foreign_xdp::remedy as foreign_program_remedy;
 pub use foreign_xdp::{ForeignProgram, Member};
-pub use heard::HeardMaps;
+pub use heard::{HeardByTunnel, HeardMaps};
 pub use inherit::{FlowsOutlook, InheritedFlows};
 pub use inject::{Injector, LONGEST_FRAME_BYTES};
 pub use load::LoadOptions;

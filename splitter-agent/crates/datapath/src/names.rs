@@ -56,9 +56,10 @@ pub(super) const PATH_SHORT_FLOWS: &str = "PATH_SHORT_FLOWS";
 pub(super) const HEARD: &str = "HEARD";
 pub(super) const HEARD_LEAVES: &str = "HEARD_LEAVES";
 pub(super) const HEARD_UPLINKS: &str = "HEARD_UPLINKS";
+pub(super) const HEARD_CHOICES: &str = "HEARD_CHOICES";
 pub(super) const PATH_FLOW_MASK: &str = "PATH_FLOW_MASK";
 /// All that only a program has that chooses among tunnels.
-pub(super) const BALANCING: [&str; 8] = [
+pub(super) const BALANCING: [&str; 9] = [
     SITE_PATHS,
     PATH_COUNTERS,
     PATH_FLOWS,
@@ -67,10 +68,11 @@ pub(super) const BALANCING: [&str; 8] = [
     HEARD,
     HEARD_LEAVES,
     HEARD_UPLINKS,
+    HEARD_CHOICES,
 ];
 /// What programs of the same build go on with when their tables are made anew: all that holds
 /// something longer than for a packet, besides the tables and the settings, which say how these lie.
-pub(super) const CARRIED: [&str; 25] = [
+pub(super) const CARRIED: [&str; 26] = [
     COUNTERS,
     TUNNELS,
     OWN_SHARE,
@@ -96,6 +98,7 @@ pub(super) const CARRIED: [&str; 25] = [
     HEARD,
     HEARD_LEAVES,
     HEARD_UPLINKS,
+    HEARD_CHOICES,
 ];
 
 /// The name of a map in the object, where pins and messages call it by another: what programs have the

@@ -159,6 +159,28 @@ impl Pins {
         Ok(())
     }
 
+    /// Returns what is [noted](Self::note) under a name.
+    #[must_use]
+    pub fn noted(&self, name: &str) -> Option<PathBuf> {
+        std::fs::read_link(self.root.join(name)).ok()
+    }
+
+    /// Notes a text of up to 4,095 bytes under a name without dots, in one step: as where a symbolic link leads, since
+    /// a BPF file system takes no files.
+    ///
+    /// # Errors
+    /// When the link cannot be made.
+    pub fn note(&self, name: &str, text: &Path) -> Result<(), KernelError> {
+        if self.noted(name).as_deref() == Some(text) {
+            return Ok(());
+        }
+        let (new, path) = (self.marker(), self.root.join(name));
+        remove_pin(&new)?;
+        std::os::unix::fs::symlink(text, &new)
+            .and_then(|()| std::fs::rename(&new, &path))
+            .map_err(|source| KernelError::Pin { path, source })
+    }
+
     /// Where the pins of what is to come lie until they take the place of these.
     pub(super) fn staged(&self) -> Self {
         Self {

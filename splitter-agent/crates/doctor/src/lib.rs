@@ -14,11 +14,13 @@ mod machine;
 mod neighbours;
 mod network;
 mod redirect;
+mod roles;
 mod table;
 mod xdp;
 
 pub use fabric::examine_fabric;
 pub use neighbours::{Concern, Neighbour, Neighbours, Unseen, neighbours};
+pub use roles::examine_role;
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

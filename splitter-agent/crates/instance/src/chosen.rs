@@ -1,8 +1,10 @@
 //! What packets have chosen, where those of a site choose among all its tunnels.
 
+use std::path::Path;
+
 use serde::Serialize;
 use splitter_config::SiteName;
-use splitter_datapath::{Dataplane, KernelError, PathQueues};
+use splitter_datapath::{Dataplane, HeardByTunnel, KernelError, PathQueues};
 use splitter_netlink::InterfaceName;
 use splitter_policy::paths::{PathCounters, PathId, SitePaths};
 
@@ -13,11 +15,17 @@ pub(crate) struct Choices {
     site: SitePaths,
     counters: PathCounters,
     queues: Option<PathQueues>,
+    /// Where packets are to choose by what a fabric's spines report.
+    heard: Option<HeardByTunnel>,
 }
 
 impl Choices {
-    /// Reads them; none where no packet chooses.
-    pub(crate) fn read(dataplane: &Dataplane) -> Result<Option<Self>, KernelError> {
+    /// Reads them, and what packets hear of the leaf whose programs are pinned in `fabric`; none where no packet
+    /// chooses.
+    pub(crate) fn read(
+        dataplane: &Dataplane,
+        fabric: Option<&Path>,
+    ) -> Result<Option<Self>, KernelError> {
         let (site, counters) = (dataplane.site_paths()?, dataplane.path_counters()?);
         let Some((site, counters)) = site.zip(counters) else {
             return Ok(None);
@@ -26,6 +34,10 @@ impl Choices {
             site,
             counters,
             queues: dataplane.path_queues()?,
+            heard: match fabric {
+                Some(directory) => dataplane.heard(directory)?,
+                None => None,
+            },
         }))
     }
 
@@ -48,6 +60,14 @@ impl Choices {
             refusals: *counters.refusals.get(number)?,
             looks,
             wrong_ns,
+            heard: PathId::new(number).and_then(|path| {
+                let heard = self.heard.as_ref()?;
+                Some(Heard {
+                    hears: heard.hears(path),
+                    report_age_ns: heard.report_age_ns(path),
+                    choices: heard.choices(path),
+                })
+            }),
         })
     }
 }
@@ -73,6 +93,19 @@ pub struct Chosen {
     pub looks: u64,
     /// By how much the model was found wrong then, and mended, in sum.
     pub wrong_ns: u64,
+    /// What packets hear of the spine behind it; none where the configuration names no fabric.
+    pub heard: Option<Heard>,
+}
+
+/// Describes what packets hear of the spine behind a tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// The tunnel is an uplink of a leaf in place, and packets go by what is reported there.
+    pub hears: bool,
+    /// How long ago the spine reported last; none where it never has.
+    pub report_age_ns: Option<u64>,
+    /// Packets that chose the tunnel by reports.
+    pub choices: u64,
 }
 
 impl Chosen {
@@ -82,7 +115,7 @@ impl Chosen {
     /// # Errors
     /// When the maps cannot be read.
     pub fn read_all(dataplane: &Dataplane) -> Result<Vec<Self>, KernelError> {
-        let choices = Choices::read(dataplane)?;
+        let choices = Choices::read(dataplane, None)?;
         let all = |it: Choices| (0..).map_while(|number| it.of(number)).collect();
         Ok(choices.map(all).unwrap_or_default())
     }
@@ -167,6 +200,12 @@ pub struct ChosenRow {
     pub model_error_us: Option<f64>,
     /// Their share of the bytes of all tunnels, from 0 to 1; none before the first packet.
     pub share: Option<f64>,
+    /// Whether packets go by what the spine behind it reports; none where the configuration names no fabric.
+    pub hears: Option<bool>,
+    /// How long ago that reported last; none where it never has.
+    pub report_age_ms: Option<f64>,
+    /// Packets that chose it by what spines report.
+    pub chosen_by_reports: u64,
 }
 
 impl ChosenRow {
@@ -187,14 +226,81 @@ impl ChosenRow {
                 refusals: it.refusals,
                 model_error_us: (it.looks > 0).then(|| it.wrong_ns as f64 / 1e3 / it.looks as f64),
                 share: (all > 0).then(|| it.bytes as f64 / all as f64),
+                hears: it.heard.map(|it| it.hears),
+                report_age_ms: it.heard.and_then(|it| Some(it.report_age_ns? as f64 / 1e6)),
+                chosen_by_reports: it.heard.map_or(0, |it| it.choices),
             })
             .collect()
+    }
+
+    /// Says what packets hear of a fabric, in a line; nothing where the configuration names none.
+    #[must_use]
+    pub fn heard_in_words(rows: &[Self]) -> Option<String> {
+        let named: Vec<_> = rows.iter().filter(|it| it.hears.is_some()).collect();
+        let choices: u64 = named.iter().map(|it| it.chosen_by_reports).sum();
+        let heard = named.iter().filter(|it| it.hears == Some(true));
+        let heard: Vec<_> = heard
+            .map(|it| match it.report_age_ms {
+                Some(age_ms) if age_ms < 1e3 => format!("{} {age_ms:.1} ms ago", it.device),
+                Some(age_ms) => format!("{} {:.0} s ago", it.device, age_ms / 1e3),
+                None => format!("{} never", it.device),
+            })
+            .collect();
+        if named.is_empty() {
+            return None;
+        }
+        Some(match heard.is_empty() {
+            true => format!(
+                "No tunnel is an uplink of a leaf in place, so that nothing is heard of spines; {choices} packets have chosen by their reports."
+            ),
+            false => format!(
+                "Spines behind tunnels have reported last: {}; {choices} packets have chosen by their reports.",
+                heard.join(", ")
+            ),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_say_what_is_heard_how_old_it_is_and_who_had_it() {
+        let row = |device: &str, heard| TunnelEgress {
+            site: SiteName::default(),
+            tunnel: splitter_policy::flow::TunnelRole::Short,
+            device: device.to_owned().try_into().unwrap(),
+            index: 1,
+            capacity_bps: None,
+            chosen: Some(Chosen {
+                heard,
+                ..Chosen::default()
+            }),
+            counts: None,
+        };
+        let words = |heard: [Option<Heard>; 2]| {
+            let rows = ChosenRow::of(&[row("up0", heard[0]), row("up1", heard[1])]);
+            ChosenRow::heard_in_words(&rows)
+        };
+        let heard = |hears, report_age_ns, choices| {
+            Some(Heard {
+                hears,
+                report_age_ns,
+                choices,
+            })
+        };
+        assert_eq!(words([None, None]), None);
+        let nothing = words([heard(false, None, 3), heard(false, None, 0)]).unwrap();
+        assert!(nothing.starts_with("No tunnel is an uplink") && nothing.contains(" 3 packets"));
+        let some = words([heard(true, Some(1_500_000), 3), heard(true, None, 4)]).unwrap();
+        assert!(
+            some.contains("up0 1.5 ms ago, up1 never; 7 packets"),
+            "{some}"
+        );
+        let old = words([heard(true, Some(70_000_000_000), 0), heard(false, None, 0)]).unwrap();
+        assert!(old.contains("last: up0 70 s ago; 0 packets"), "{old}");
+    }
 
     #[test]
     fn rates_are_of_what_rose_between_two_looks() {

@@ -272,7 +272,7 @@ impl TunnelEgress {
         interfaces: &Interfaces,
         dataplane: &Dataplane,
     ) -> Result<Vec<Self>, KernelError> {
-        let choices = Choices::read(dataplane)?;
+        let choices = Choices::read(dataplane, config.heard_fabric().as_deref())?;
         let tunnels = config.tunnels().enumerate();
         let there = tunnels.filter_map(|(number, (tunnel, it))| {
             let index = interfaces.named(&it.device).ok()?.index;

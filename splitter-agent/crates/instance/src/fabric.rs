@@ -1,27 +1,33 @@
 //! A machine as a leaf or a spine of a fabric: what is in place for that, and what keeps it so.
 
 mod hold;
+mod pinned;
 mod report;
 mod stop;
 
+use std::future::pending;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use splitter_config::{Fabric, FabricConfig, FabricRole};
 use splitter_datapath::{FabricDataplane, FabricPortState, KernelError, fabric_ports};
-use splitter_netlink::{Interfaces, Netlink, NetlinkError};
+use splitter_netlink::{DeviceEvents, Interfaces, Netlink, NetlinkError};
 use thiserror::Error;
 use tokio::time::sleep;
 
-pub use self::hold::hold;
-pub use self::report::{PlannedPort, ShownPort, planned_ports, shown_ports};
-pub use self::stop::{Ending, cease, take_down};
+use self::hold::Turn;
+pub use self::pinned::PinnedRole;
+pub use self::report::{PlannedPort, RolePlan, RoleStatus, ShownPort};
+pub use self::stop::{Ending, cease, take_down, take_down_all};
 use crate::queue_comparison::compare_for;
 use crate::{InstanceError, PathModels};
 
-/// From one look at the ports to the next.
+/// From one look at the ports to the next, where no device has changed.
 const RECONCILE_INTERVAL: Duration = Duration::from_secs(1);
+/// At least, however often devices change.
+const LEAST_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The role of a machine could not be put in place, or not be looked at.
 #[derive(Debug, Error)]
@@ -31,12 +37,33 @@ pub enum FabricError {
         "the port {0} has no Ethernet header, by which ACKs are found; name the devices of the links between leaves and spines"
     )]
     NotEthernet(String),
-    /// Another process has the role, or its pins are of another network namespace.
+    /// Another process has the role.
+    #[error(
+        "the role {name} is held by {holder}, which alone changes it: change its file and start it again, or stop it first (`systemctl stop splitter-fabric`, where it is the service)"
+    )]
+    Held {
+        /// The role's name.
+        name: String,
+        /// Its process id and command line, as far as they are known.
+        holder: String,
+    },
+    /// Its pins are of another network namespace, or its lock cannot be used.
     #[error(transparent)]
     Instance(#[from] InstanceError),
+    /// Another role takes ports, and has not come to an end.
+    #[error(
+        "another process has locked {} for {seconds} s, as one does that looks who has which port; end it (`fuser -v` of the directory says which), and try again",
+        directory.display()
+    )]
+    NoTurn {
+        /// The directory of all roles' pins.
+        directory: PathBuf,
+        /// As long as it was waited for.
+        seconds: u64,
+    },
     /// Another role of this network namespace has a port.
     #[error(
-        "the port {port} has the programs of the instance {name}; take that one down with its configuration (`splitter fabric down`), or name another device"
+        "the port {port} has the programs of the instance {name}; take that one down (`splitter fabric down` with its file, or `splitter fabric down --all`, which takes down all that no agent runs), or name another device"
     )]
     PortTaken {
         /// The port's device.
@@ -63,12 +90,26 @@ pub enum FabricError {
 }
 
 impl FabricError {
+    /// Returns true where missing rights are the reason.
+    #[must_use]
+    pub fn is_not_permitted(&self) -> bool {
+        match self {
+            Self::Instance(error) => error.is_not_permitted(),
+            Self::Kernel(error) => error.is_not_permitted(),
+            Self::Netlink(error) => error.is_permission_denied(),
+            _ => false,
+        }
+    }
+
     /// Returns true where somebody else is in the way: another process, role or leaf.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         match self {
             Self::Instance(error) => error.is_conflict(),
-            Self::PortTaken { .. } | Self::StillWritten { .. } => true,
+            Self::Held { .. }
+            | Self::NoTurn { .. }
+            | Self::PortTaken { .. }
+            | Self::StillWritten { .. } => true,
             Self::NotEthernet(_) | Self::Kernel(_) | Self::Netlink(_) => false,
         }
     }
@@ -77,21 +118,27 @@ impl FabricError {
 /// State of a leaf or a spine, as far as it is in place.
 #[derive(Debug)]
 pub struct FabricState {
-    config: Fabric,
+    config: FabricConfig,
+    file: PathBuf,
     plane: FabricDataplane,
     attached: AtomicUsize,
 }
 
 impl FabricState {
-    /// Puts the role of a configuration in place, on the ports that there are.
+    /// Puts the role of a configuration, which is that of a file, in place on the ports that there are.
     ///
     /// # Errors
     /// See [`FabricError`].
-    pub async fn up(config: &FabricConfig, netlink: &Netlink) -> Result<Self, FabricError> {
+    pub async fn up(
+        config: &FabricConfig,
+        file: &Path,
+        netlink: &Netlink,
+    ) -> Result<Self, FabricError> {
         let interfaces = netlink.interfaces().await?;
-        let plane = put_in_place(config, &interfaces)?;
+        let plane = put_in_place(config, file, &interfaces).await?;
         let state = Self {
-            config: config.fabric.clone(),
+            config: config.clone(),
+            file: file.to_owned(),
             plane,
             attached: AtomicUsize::new(0),
         };
@@ -102,7 +149,7 @@ impl FabricState {
     /// Returns what the machine is in the fabric.
     #[must_use]
     pub fn config(&self) -> &Fabric {
-        &self.config
+        &self.config.fabric
     }
 
     /// Returns the programs that are in place.
@@ -118,20 +165,41 @@ impl FabricState {
     }
 
     fn note_ports(&self, interfaces: &Interfaces) -> Result<Vec<FabricPortState>, KernelError> {
-        let ports = self.plane.port_states(&self.config, interfaces)?;
+        let fabric = self.config();
+        let ports = self.plane.port_states(fabric, interfaces)?;
         let attached = ports.iter().filter(|it| it.is_in_place()).count();
         let before = self.attached.swap(attached, Ordering::Relaxed);
         if attached != before {
-            let (role, listed) = (self.config.role, self.config.ports.len());
+            let (role, listed) = (fabric.role, fabric.ports.len());
             tracing::info!(event = "fabric_ports", %role, attached, listed, "ports with the programs of the role");
         }
         Ok(ports)
     }
+
+    /// Puts in place what is not there: at ports that have come, or come back, or whose pins somebody has removed.
+    async fn reconcile(&self, netlink: &Netlink) -> Result<Vec<FabricPortState>, FabricError> {
+        let interfaces = netlink.interfaces().await?;
+        let looked = self.note_ports(&interfaces);
+        let knows_ports = self.plane.knows_ports(self.config(), &interfaces);
+        match looked.and_then(|ports| Ok((ports, knows_ports?))) {
+            Ok((ports, true)) if ports.iter().all(FabricPortState::is_in_place) => {
+                return Ok(ports);
+            }
+            Ok(_) => {}
+            // Somebody has removed the pins, say.
+            Err(error) => {
+                tracing::warn!(event = "fabric_lost", %error, "what was in place is not there; putting it there again");
+            }
+        }
+        put_in_place(&self.config, &self.file, &interfaces).await?;
+        Ok(self.note_ports(&interfaces)?)
+    }
 }
 
 /// Puts programs and their settings in place; what is there already stays.
-fn put_in_place(
+async fn put_in_place(
     config: &FabricConfig,
+    file: &Path,
     interfaces: &Interfaces,
 ) -> Result<FabricDataplane, FabricError> {
     for port in &config.fabric.ports {
@@ -140,65 +208,77 @@ fn put_in_place(
             return Err(FabricError::NotEthernet(port.device.to_string()));
         }
     }
-    hold::check_ports(config)?;
-    let directory = config.pin_dir();
-    let plane = FabricDataplane::up(&config.bpffs, &directory, &config.fabric, interfaces)?;
-    hold::note_owner(config)?;
+    let role = PinnedRole::of(config);
+    let was_there = role.pins().exists();
+    let turn = Turn::take(&role.as_pins()).await?;
+    if let Err(refused) = hold::check_ports(config, &turn) {
+        if !was_there {
+            FabricDataplane::down(role.bpffs(), role.pins())?;
+        }
+        return Err(refused);
+    }
+    role.note(file)?;
+    let plane = FabricDataplane::up(role.bpffs(), role.pins(), &config.fabric, interfaces)?;
     Ok(plane)
 }
 
-/// Warns that a DSCP is none that Linux's queues take for best effort.
-pub fn warn_of_dscp(config: &FabricConfig) {
-    tracing::warn!(
-        event = "dscp_not_best_effort",
-        dscp = config.fabric.dscp.get(),
-        "`pfifo_fast` and `prio` do not treat this DSCP as best effort; take one that leaves a rest of 0 or 1 by 8, such as 41"
-    );
+/// Warns of a DSCP that Linux's queues do not take for best effort.
+pub fn warn_unless_best_effort(config: &FabricConfig) {
+    if !config.is_best_effort() {
+        tracing::warn!(
+            event = "dscp_not_best_effort",
+            dscp = config.fabric.dscp.get(),
+            "`pfifo_fast` and `prio` do not treat this DSCP as best effort; take one that leaves a rest of 0 or 1 by 8, such as 41"
+        );
+    }
 }
 
-/// Keeps the programs at the ports, also at those that come back, and holds a spine's models against its
-/// queues, as long as it is polled; `goes_round` hears of each time that it has looked, about once a second.
+/// Keeps the programs at the ports, also at those that come back, as soon as the kernel says so, and holds a spine's
+/// models against its queues, as long as it is polled; `goes_round` hears of each time that it has looked, at least
+/// about once a second.
 pub async fn keep_up(
-    config: &FabricConfig,
     state: Arc<FabricState>,
     netlink: &Netlink,
     mut goes_round: impl FnMut(),
 ) -> &'static str {
+    let mut events = DeviceEvents::listen();
+    if let Err(error) = &events {
+        tracing::warn!(event = "fabric_devices", %error, "looks at the ports once a second, and not when they come");
+    }
     loop {
         goes_round();
-        match reconcile(config, &state, netlink).await {
-            Ok(ports) if state.config.role == FabricRole::Spine => match models(&state, &ports) {
-                Ok(models) => compare_for(RECONCILE_INTERVAL, models).await,
-                Err(error) => {
-                    tracing::warn!(event = "fabric_models", %error, "the models of the ports are held against nothing");
-                    sleep(RECONCILE_INTERVAL).await;
-                }
-            },
-            Ok(_) => sleep(RECONCILE_INTERVAL).await,
-            Err(error) => {
-                tracing::error!(event = "fabric_not_in_place", %error, "cannot keep the role in the fabric in place");
-                sleep(RECONCILE_INTERVAL).await;
-            }
+        let looked = state.reconcile(netlink).await;
+        sleep(LEAST_INTERVAL).await;
+        tokio::select! {
+            () = until_next_look(&state, looked) => {}
+            () = change_of(&mut events) => {}
         }
     }
 }
 
-async fn reconcile(
-    config: &FabricConfig,
-    state: &FabricState,
-    netlink: &Netlink,
-) -> Result<Vec<FabricPortState>, FabricError> {
-    let interfaces = netlink.interfaces().await?;
-    match state.note_ports(&interfaces) {
-        Ok(ports) if ports.iter().all(FabricPortState::is_in_place) => return Ok(ports),
-        Ok(_) => {}
-        // Somebody has removed the pins, say.
+async fn change_of(events: &mut Result<DeviceEvents, NetlinkError>) {
+    match events {
+        Ok(events) => events.next().await,
+        Err(_) => pending().await,
+    }
+}
+
+/// Waits, and holds a spine's models against its queues meanwhile.
+async fn until_next_look(state: &FabricState, looked: Result<Vec<FabricPortState>, FabricError>) {
+    match looked {
+        Ok(ports) if state.config().role == FabricRole::Spine => match models(state, &ports) {
+            Ok(models) => compare_for(RECONCILE_INTERVAL, models).await,
+            Err(error) => {
+                tracing::warn!(event = "fabric_models", %error, "the models of the ports are held against nothing");
+                sleep(RECONCILE_INTERVAL).await;
+            }
+        },
+        Ok(_) => sleep(RECONCILE_INTERVAL).await,
         Err(error) => {
-            tracing::warn!(event = "fabric_lost", %error, "what was in place is not there; putting it there again");
+            tracing::error!(event = "fabric_not_in_place", %error, "cannot keep the role in the fabric in place");
+            sleep(RECONCILE_INTERVAL).await;
         }
     }
-    put_in_place(config, &interfaces)?;
-    Ok(state.note_ports(&interfaces)?)
 }
 
 /// The models of the ports that are there, by their devices' numbers of now.
@@ -209,12 +289,12 @@ fn models(state: &FabricState, ports: &[FabricPortState]) -> Result<PathModels, 
             .find(|it| it.device == device)
             .map(|it| it.index)
     };
-    let listed = state.config.ports.iter();
+    let listed = state.config().ports.iter();
     let devices = listed.map(|it| index(it.device.as_str())).collect();
     let queues = state.plane.port_queues()?;
     Ok(PathModels::new(
         queues,
-        fabric_ports(&state.config),
+        fabric_ports(state.config()),
         devices,
     ))
 }

@@ -52,7 +52,7 @@ use splitter_policy::thresholds::Thresholds;
 use self::absent::Needed;
 use self::attached::attached_mode;
 pub use self::attached::{AttachedInterface, attached_among};
-pub use self::chosen::{ByClass, Chosen, ChosenRates, ChosenRow};
+pub use self::chosen::{ByClass, Chosen, ChosenRates, ChosenRow, Heard};
 pub use self::down_all::{Cleared, Kept, down_all};
 pub use self::egress::{
     ByMark, EgressAttachment, EgressRow, LeftRates, TunnelEgress, family_label,

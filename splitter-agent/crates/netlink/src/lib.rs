@@ -18,6 +18,7 @@ mod blocking;
 mod bulk;
 mod change_watch;
 pub mod clsact;
+mod device_events;
 mod ecn_marks;
 mod features;
 mod interfaces;
@@ -32,6 +33,7 @@ mod routing_events;
 
 pub use bulk::Change;
 pub use change_watch::ChangeWatch;
+pub use device_events::DeviceEvents;
 pub use features::{Channels, DeviceFeatures, device_channels, device_features, takes_redirected};
 pub use interfaces::address_family;
 pub use interfaces::{

@@ -79,7 +79,7 @@ impl RoutingEvents {
     /// [`NetlinkError::Open`].
     pub fn listen() -> Result<Self, NetlinkError> {
         Ok(Self {
-            socket: tokio_socket().map_err(NetlinkError::Open)?,
+            socket: tokio_socket(&GROUPS).map_err(NetlinkError::Open)?,
             ignored: None,
             first: None,
         })
@@ -151,21 +151,21 @@ pub(crate) fn for_each_waiting(socket: &Socket, mut see: impl FnMut(Option<Messa
 pub(crate) fn socket() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.set_non_blocking(true)?;
-    subscribe(&mut socket)?;
+    subscribe(&mut socket, &GROUPS)?;
     Ok(socket)
 }
 
-fn tokio_socket() -> io::Result<TokioSocket> {
+pub(crate) fn tokio_socket(groups: &[MulticastGroup]) -> io::Result<TokioSocket> {
     let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
-    subscribe(socket.socket_mut())?;
+    subscribe(socket.socket_mut(), groups)?;
     Ok(socket)
 }
 
-fn subscribe(socket: &mut Socket) -> io::Result<()> {
+fn subscribe(socket: &mut Socket, groups: &[MulticastGroup]) -> io::Result<()> {
     // A smaller one overflows sooner, which is noticed.
     let _ = setsockopt(&*socket, sockopt::RcvBufForce, &BUFFER_BYTES);
     socket.bind_auto()?;
-    for group in GROUPS {
+    for group in groups.iter().copied() {
         match socket.add_membership(group as u32) {
             // Before Linux 5.3 there are none of these.
             Err(_) if group == MulticastGroup::Nexthop => {}

@@ -8,10 +8,11 @@ use flow_balance::{PathId, RemoteBacklogs};
 use flow_testbed::require::Requirement::{Program, Root};
 use flow_testbed::{require, wait};
 use nix::sys::signal::Signal;
+use serde_json::Value as Json;
 use splitter_datapath::clock::monotonic_ns;
 
 use super::rig::Rig;
-use super::transfer::transfer;
+use super::transfer::{scrape_splitter, transfer};
 use crate::support::daemon::Daemon;
 use crate::support::site::{BINARY, PATIENCE};
 
@@ -94,6 +95,18 @@ fn sent(rig: &Rig) -> [u64; 2] {
     [0, 1].map(|it| after[it] - before[it])
 }
 
+/// What `splitter status` says of the tunnels that packets choose among.
+fn chosen(rig: &Rig) -> Vec<Json> {
+    let mut command = rig.leaves[0].command(BINARY);
+    let file = rig.directory.path().join("split.toml");
+    command.arg("-c").arg(file).args(["--json", "status"]);
+    let output = command.output().expect("it is built");
+    let status: Json = serde_json::from_slice(&output.stdout).expect("JSON");
+    let chosen = status["chosen"].as_array().expect("packets choose").clone();
+    assert_eq!(chosen.len(), UPLINKS.len());
+    chosen
+}
+
 #[test]
 fn packets_take_the_uplink_whose_spine_is_not_reported_to_be_full() {
     require!(Root, Program("ip"), Program("ethtool"));
@@ -101,8 +114,18 @@ fn packets_take_the_uplink_whose_spine_is_not_reported_to_be_full() {
     let daemon = split(&rig);
     // The other way round as well: the leaf's role comes after the daemon, and goes before it.
     wait_until_heard(&daemon, 0);
+    for tunnel in chosen(&rig) {
+        assert_eq!(tunnel["hears"], false, "{tunnel}");
+        assert_eq!(tunnel["chosen_by_reports"], 0, "{tunnel}");
+        assert!(tunnel["report_age_ms"].is_null(), "{tunnel}");
+    }
     rig.fabric(&rig.leaves[0], "up");
     wait_until_heard(&daemon, 2);
+    assert!(
+        chosen(&rig)
+            .iter()
+            .all(|it| it["hears"] == true && it["report_age_ms"].is_null())
+    );
     let (long, none) = (Duration::from_secs(60), Duration::ZERO);
     for (full, other) in [(0, 1), (1, 0), (0, 1)] {
         report(&rig, full, long);
@@ -113,10 +136,49 @@ fn packets_take_the_uplink_whose_spine_is_not_reported_to_be_full() {
         // Neighbours are asked for.
         assert!(sent[full] < 5_000, "{sent:?}");
     }
+    let heard = chosen(&rig);
+    for tunnel in &heard {
+        // All that was chosen since there are reports, by the tunnel that was not full.
+        let by_reports = tunnel["chosen_by_reports"].as_u64().expect("a count");
+        let packets: u64 = ["short", "long", "other"]
+            .map(|it| tunnel["packets"][it].as_u64().expect("a count"))
+            .into_iter()
+            .sum();
+        assert!(by_reports > 100 && by_reports <= packets, "{tunnel}");
+        let age_ms = tunnel["report_age_ms"].as_f64().expect("it was reported");
+        assert!(
+            age_ms > 0.0 && age_ms < 1e3 * PATIENCE.as_secs_f64(),
+            "{tunnel}"
+        );
+    }
+    let lines = heard.iter().zip(UPLINKS).flat_map(|(tunnel, device)| {
+        let labels = format!("{{device=\"{device}\",site=\"default\"}}");
+        let count = &tunnel["chosen_by_reports"];
+        [
+            format!("splitter_tunnel_chosen_by_reports_total{labels} {count}\n"),
+            format!("splitter_tunnel_hears_spine{labels} 1\n"),
+            format!("splitter_tunnel_spine_report_age_seconds{labels} "),
+        ]
+    });
+    let lines: Vec<_> = lines.collect();
+    // They are read once a second.
+    wait::within(PATIENCE, "the metrics", || {
+        let text = rig.leaves[0].enter(scrape_splitter).expect("it exists");
+        lines.iter().all(|line| text.contains(line)).then_some(())
+    });
     // What was reported of spine 0 counts for nothing any more: both are used.
     rig.fabric(&rig.leaves[0], "down");
     wait_until_heard(&daemon, 0);
+    assert!(chosen(&rig).iter().all(|it| it["hears"] == false));
+    let counts = || {
+        chosen(&rig)
+            .iter()
+            .map(|it| it["chosen_by_reports"].clone())
+            .collect::<Vec<_>>()
+    };
+    let before = counts();
     let sent = sent(&rig);
+    assert_eq!(counts(), before);
     println!("nobody reports: {sent:?} bytes");
     assert!(sent.iter().all(|it| *it > 20_000), "{sent:?}");
     assert!(daemon.end(Signal::SIGTERM).success());

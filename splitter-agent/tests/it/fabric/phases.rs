@@ -1,18 +1,19 @@
 //! The order of begin and end: no host sees an ACK as a leaf has written it, at any step.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use flow_testbed::namespace::Namespace;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{Program, Root};
 use serde_json::Value as Json;
 
 use super::capture::{Capture, assert_same};
 use super::packets::{packets, send, sending};
+use super::restarts::{directory, is_attached};
 use super::rig::Rig;
 use super::transfer::{settled, transfer, transfer_v6};
 use super::{IP, ROUTERS, TCP};
-use crate::support::site::PATIENCE;
 
 const RESTORE_ONLY: &str = "restore_only = true\n";
 
@@ -60,46 +61,34 @@ fn two_steps_at_the_begin_and_at_the_end_show_hosts_nothing() {
     }
 }
 
-/// The first leaf writes on, and the second is to go: its hosts would see what comes.
-#[test]
-fn leaf_that_others_write_to_is_not_taken_down() {
-    const CONFLICT: Option<i32> = Some(5);
-    require!(Root, Program("ip"), Program("ethtool"));
-    let rig = Rig::new();
-    for router in rig.routers() {
-        rig.fabric(router, "up");
-    }
-    let [near, far] = &rig.leaves;
+/// ACKs of both hosts' addresses that a leaf writes, over IPv4.
+fn written() -> Vec<Vec<u8>> {
     let written: Vec<_> = packets(&[0])
         .into_iter()
         .filter(|it| it[IP] >> 4 == 4 && it[IP + 8] == 64 && it[IP + 9] == TCP)
         .filter(|it| it[IP + 33] & 0x3f == 0x10)
         .collect();
     assert_eq!(written.len(), 4);
-    let (capture, has_ended) = (Capture::start(&rig.hosts[1]), AtomicBool::new(false));
+    written
+}
+
+/// The first leaf writes on meanwhile, and no host behind the second sees an ACK as it was written.
+fn while_others_write(rig: &Rig, during: impl FnOnce()) {
+    let (capture, has_ended, written) = (
+        Capture::start(&rig.hosts[1]),
+        AtomicBool::new(false),
+        written(),
+    );
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Also where an assertion fails meanwhile.
-            let begin = Instant::now();
-            while !has_ended.load(Ordering::Relaxed) && begin.elapsed() < 2 * PATIENCE {
-                sending(&rig, &written);
+            while !has_ended.load(Ordering::Relaxed) {
+                sending(rig, &written);
                 std::thread::sleep(Duration::from_millis(50));
             }
         });
-        let refused = rig.output(far, "down");
-        let told = String::from_utf8_lossy(&refused.stderr);
-        assert_eq!(refused.status.code(), CONFLICT, "{told}");
-        let (read, status) = (rig.done(far, "read"), rig.status(far));
-        assert_eq!(status["ports"][0]["writes"], false, "{status}");
-        assert!(
-            status["ports"][0]["attached"] == false && status["ports"][0]["mode"] != Json::Null
-        );
-        // One that only restores is down as soon as what is under way has come.
-        rig.set(near, RESTORE_ONLY);
-        rig.fabric(near, "up");
-        rig.fabric(far, "down");
-        assert!(read > 10, "{read}");
-        has_ended.store(true, Ordering::Relaxed);
+        // Also where an assertion fails meanwhile.
+        let _ending = Ending(&has_ended);
+        during();
     });
     let mut acks = 0;
     for frame in capture.frames() {
@@ -114,4 +103,92 @@ fn leaf_that_others_write_to_is_not_taken_down() {
         }
     }
     assert!(acks > 100, "{acks}");
+}
+
+/// Has others end when it goes.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+const CONFLICT: Option<i32> = Some(5);
+
+#[track_caller]
+fn assert_still_written(rig: &Rig, leaf: &Namespace) {
+    let refused = rig.output(leaf, "down");
+    let told = String::from_utf8_lossy(&refused.stdout);
+    assert_eq!(refused.status.code(), CONFLICT, "{told}");
+    assert!(told.contains("other leaves still write"), "{told}");
+}
+
+/// The first leaf writes on, and the second is to go: its hosts would see what comes.
+#[test]
+fn leaf_that_others_write_to_is_not_taken_down() {
+    require!(Root, Program("ip"), Program("ethtool"));
+    let rig = Rig::new();
+    for router in rig.routers() {
+        rig.fabric(router, "up");
+    }
+    let [near, far] = &rig.leaves;
+    while_others_write(&rig, || {
+        assert_still_written(&rig, far);
+        let (read, status) = (rig.done(far, "read"), rig.status(far));
+        assert_eq!(status["ports"][0]["writes"], false, "{status}");
+        assert!(
+            status["ports"][0]["attached"] == false && status["ports"][0]["mode"] != Json::Null
+        );
+        // One that only restores is down as soon as what is under way has come.
+        rig.set(near, RESTORE_ONLY);
+        rig.fabric(near, "up");
+        rig.fabric(far, "down");
+        assert!(read > 10, "{read}");
+    });
+}
+
+/// Leaves a role as one does who is killed while another build takes its place: what was there is set aside, and
+/// nothing, or half of it, has come instead.
+fn interrupt(rig: &Rig, leaf: &Namespace, left: &[&str]) {
+    let pins = directory(rig, leaf);
+    let earlier = pins.join("earlier");
+    std::fs::create_dir(&earlier).expect("a file system of pins has directories");
+    for entry in std::fs::read_dir(&pins)
+        .expect("it is there")
+        .collect::<Vec<_>>()
+    {
+        let entry = entry.expect("a name");
+        let is_note = entry.file_type().expect("it is there").is_symlink();
+        let name = entry.file_name().into_string().expect("ASCII");
+        if !is_note && !["earlier", "kept"].contains(&&*name) && !left.contains(&&*name) {
+            std::fs::rename(entry.path(), earlier.join(name)).expect("it moves");
+        }
+    }
+}
+
+#[test]
+fn leaf_whose_build_change_was_interrupted_restores_until_nothing_comes() {
+    require!(Root, Program("ip"), Program("ethtool"));
+    let rig = Rig::new();
+    for router in rig.routers() {
+        rig.fabric(router, "up");
+    }
+    let [near, far] = &rig.leaves;
+    while_others_write(&rig, || {
+        // Between any two of the steps in which it moves.
+        for left in [&[][..], &["maps"], &["links", "leaf_ingress"]] {
+            interrupt(&rig, far, left);
+            assert_still_written(&rig, far);
+            // The next one goes on, and hosts do not see that either.
+            rig.fabric(far, "up");
+            assert!(is_attached(&rig, far));
+            assert!(!directory(&rig, far).join("earlier").exists());
+        }
+        interrupt(&rig, far, &[]);
+        rig.set(near, RESTORE_ONLY);
+        rig.fabric(near, "up");
+        rig.fabric(far, "down");
+        assert!(!directory(&rig, far).exists());
+    });
 }

@@ -134,7 +134,10 @@ impl Rig {
             }
         }
         let path = self.directory.path().join(format!("{name}.toml"));
-        std::fs::write(&path, text).expect("can be written");
+        // An agent may read it at this moment.
+        if std::fs::read(&path).ok().as_deref() != Some(text.as_bytes()) {
+            std::fs::write(&path, text).expect("can be written");
+        }
         path
     }
 

@@ -114,8 +114,18 @@ impl Segment {
     }
 }
 
+/// What the agent of a role serves.
 pub(super) fn scrape() -> String {
-    let mut stream = TcpStream::connect("127.0.0.1:9463").expect("it serves");
+    scrape_at("127.0.0.1:9463")
+}
+
+/// What the agent serves that splits.
+pub(super) fn scrape_splitter() -> String {
+    scrape_at("127.0.0.1:9461")
+}
+
+fn scrape_at(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it serves");
     write!(
         stream,
         "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

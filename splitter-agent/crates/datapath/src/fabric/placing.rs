@@ -3,6 +3,7 @@
 //! What one leaf has written only another restores. So whatever ends, what writes ends first, and what
 //! restores stays as long as it can: until somebody takes the role off the machine.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use aya::programs::SchedClassifier;
@@ -12,12 +13,15 @@ use splitter_netlink::Interfaces;
 
 use super::super::load::load_error;
 use super::super::{KernelError, Pins, TcSide, chain};
-use super::{FabricDataplane, KEPT, MAPS, fabric_object, fabric_programs, make_note, program_pin};
+use super::{
+    FabricDataplane, FabricRemains, KEPT, MAPS, fabric_object, fabric_programs, make_note, numbers,
+    program_pin,
+};
 
 impl FabricDataplane {
     /// Puts the programs of a configuration in place on the ports that there are, or goes on with those of
     /// the same build that are there. What was there of another build or role is replaced, and goes on
-    /// where the kernel does not take the new one.
+    /// where the kernel does not take the new one; so is what has numbered the ports otherwise.
     ///
     /// # Errors
     /// Of the kernel. A port whose device is not there is none of them: it is attached to by another call.
@@ -35,7 +39,13 @@ impl FabricDataplane {
         })?;
         let note = build_note(&pins, &object, fabric.role);
         let plane = match Self::open(bpffs, directory) {
-            Some(plane) if plane.role == fabric.role && note.exists() => plane,
+            Some(plane)
+                if plane.role == fabric.role
+                    && note.exists()
+                    && !numbers::are_others(&pins, fabric) =>
+            {
+                plane
+            }
             _ => {
                 let role = fabric.role;
                 // Before anything is touched: the kernel may refuse it.
@@ -59,12 +69,8 @@ impl FabricDataplane {
     /// # Errors
     /// When something cannot be detached or removed.
     pub fn cease(bpffs: &Path, directory: &Path, role: FabricRole) -> Result<(), KernelError> {
-        let pins = Pins::new(bpffs, directory);
         match role {
-            FabricRole::Leaf => {
-                detach_writers(&pins.earlier())?;
-                detach_writers(&pins)
-            }
+            FabricRole::Leaf => FabricRemains::new(bpffs, directory).cease(),
             FabricRole::Spine => Self::down(bpffs, directory),
         }
     }
@@ -76,7 +82,7 @@ impl FabricDataplane {
     /// When something cannot be detached or removed.
     pub fn down(bpffs: &Path, directory: &Path) -> Result<(), KernelError> {
         let pins = Pins::new(bpffs, directory);
-        detach_writers(&pins)?;
+        FabricRemains::new(bpffs, directory).cease()?;
         take_down(&pins.earlier())?;
         take_down(&pins)
     }
@@ -120,7 +126,7 @@ fn attached_devices(pins: &Pins) -> [(TcSide, Vec<String>); 2] {
     ]
 }
 
-fn detach_writers(pins: &Pins) -> Result<(), KernelError> {
+pub(super) fn detach_writers(pins: &Pins) -> Result<(), KernelError> {
     for device in pins.counted_devices().unwrap_or_default() {
         chain::detach(pins, TcSide::Egress, &device)?;
     }
@@ -138,28 +144,61 @@ fn take_down(pins: &Pins) -> Result<(), KernelError> {
 
 /// Moves what is pinned aside, where what restores stays attached until its successor is: two of them do
 /// no harm, for the second finds nothing to restore. Of two that write the second would take the first
-/// one's mark for a host's, so that goes at once. The note that it is to stay stays.
+/// one's mark for a host's, so that goes at once. The notes stay, that it is to stay and whose it is.
 fn set_aside(pins: &Pins) -> Result<(), KernelError> {
     let earlier = pins.earlier();
-    // Of one who was killed here.
-    take_down(&earlier)?;
+    detach_writers(&earlier)?;
     detach_writers(pins)?;
+    // Somebody was killed between two builds: the one stays that restores at more ports, the other goes.
+    let restores_at = |it: &Pins| it.linked_interfaces().map_or(0, |it| it.len());
+    if restores_at(&earlier) > 0 && restores_at(&earlier) >= restores_at(pins) {
+        return take_down_newer(pins);
+    }
+    take_down(&earlier)?;
     make_note(earlier.root())?;
-    let failed = |source| KernelError::Pin {
-        path: pins.root().to_owned(),
-        source,
-    };
-    // All of them first: they move.
-    let entries = std::fs::read_dir(pins.root()).map_err(failed)?;
-    let names = entries.map(|it| Ok(it?.file_name()));
-    let names = names.collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
-    for name in names {
+    for name in entries_of_a_build(pins)? {
         let (from, to) = (pins.root().join(&name), earlier.root().join(&name));
-        if name != KEPT && from != earlier.root() {
-            std::fs::rename(&from, to).map_err(failed)?;
-        }
+        std::fs::rename(&from, to).map_err(|source| KernelError::Pin { path: from, source })?;
     }
     Ok(())
+}
+
+/// Takes down what is pinned, and neither the notes nor the build before.
+fn take_down_newer(pins: &Pins) -> Result<(), KernelError> {
+    for (side, devices) in attached_devices(pins) {
+        for device in devices {
+            chain::detach(pins, side, &device)?;
+        }
+    }
+    for name in entries_of_a_build(pins)? {
+        let path = pins.root().join(name);
+        let removed = match path.is_dir() {
+            true => std::fs::remove_dir_all(&path),
+            false => std::fs::remove_file(&path),
+        };
+        removed.map_err(|source| KernelError::Pin { path, source })?;
+    }
+    Ok(())
+}
+
+/// What there is besides the build before and the notes: that it is to stay, and symbolic links.
+fn entries_of_a_build(pins: &Pins) -> Result<Vec<OsString>, KernelError> {
+    let earlier = pins.earlier();
+    let list = || -> std::io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(pins.root())? {
+            let entry = entry?;
+            let is_note = entry.file_type()?.is_symlink() || entry.file_name() == KEPT;
+            if !is_note && entry.path() != earlier.root() {
+                names.push(entry.file_name());
+            }
+        }
+        Ok(names)
+    };
+    list().map_err(|source| KernelError::Pin {
+        path: pins.root().to_owned(),
+        source,
+    })
 }
 
 /// A note by its name alone, which the file system of pins has directories for.

@@ -1,45 +1,82 @@
-//! One agent at a time has a role, and one role at a time has a port.
+//! One role at a time has a port.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use splitter_config::FabricConfig;
-use splitter_datapath::Pins;
+use splitter_datapath::{FabricRemains, Pins};
+use tokio::time::sleep;
 
 use super::FabricError;
-use crate::pin_owner::{self, PinOwner};
-use crate::{InstanceError, Lock};
+use crate::InstanceError;
+use crate::files::FileError;
+use crate::pin_owner::PinOwner;
 
-/// Takes a role for this process, for as long as the result lives; refuses one that another process holds,
-/// or whose pins are of another network namespace.
-///
-/// # Errors
-/// [`FabricError::Instance`] with who holds it.
-pub fn hold(config: &FabricConfig) -> Result<Lock, FabricError> {
-    let (directory, pins) = (config.instance_dir(), pins_of(config));
-    let lock = Lock::acquire(&directory)?;
-    pin_owner::check(&pins, &directory)?;
-    Ok(lock)
+/// Another one attaches its programs within milliseconds where nobody holds the kernel's lock of all devices, and within
+/// seconds where somebody does.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// From one try to the next.
+const TRY_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The turn of one role among all those of a BPF file system to look who has which port, and to take some; for as long
+/// as the value lives.
+#[derive(Debug)]
+pub(super) struct Turn {
+    _directory: Flock<File>,
 }
 
-/// Notes on what is pinned that it is this role's.
-pub(super) fn note_owner(config: &FabricConfig) -> Result<(), FabricError> {
-    let owner = PinOwner::here(&config.instance_dir());
-    Ok(owner.note(&pins_of(config)).map_err(InstanceError::from)?)
+impl Turn {
+    /// Waits for the turn. The directories of the role's pins are there then.
+    pub(super) async fn take(pins: &Pins) -> Result<Self, FabricError> {
+        let shared = pins.root().parent().unwrap_or(pins.root());
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
+            // First, so that nobody removes the one above any more because it is empty.
+            pins.prepare()?;
+            match locked(shared) {
+                Ok(Some(directory)) => {
+                    return Ok(Self {
+                        _directory: directory,
+                    });
+                }
+                Ok(None) => sleep(TRY_INTERVAL).await,
+                Err(source) => {
+                    return Err(InstanceError::from(FileError::new("lock", shared, source)).into());
+                }
+            }
+        }
+        Err(FabricError::NoTurn {
+            directory: shared.to_owned(),
+            seconds: PATIENCE.as_secs(),
+        })
+    }
 }
 
-fn pins_of(config: &FabricConfig) -> Pins {
-    Pins::new(&config.bpffs, &config.pin_dir())
+/// The lock of a directory; none while another one has it, or where it is another directory by now.
+fn locked(shared: &Path) -> io::Result<Option<Flock<File>>> {
+    let directory = match Flock::lock(File::open(shared)?, FlockArg::LockExclusiveNonblock) {
+        Ok(locked) => locked,
+        Err((_, Errno::EWOULDBLOCK)) => return Ok(None),
+        Err((_, errno)) => return Err(errno.into()),
+    };
+    let (locked, there) = (directory.metadata()?, fs::metadata(shared)?);
+    let is_there = (locked.dev(), locked.ino()) == (there.dev(), there.ino());
+    Ok(is_there.then_some(directory))
 }
 
 /// Refuses a port of the configuration at which the programs of another role are. One in another network
 /// namespace is not in the way, and has devices of its own under the same names.
-pub(super) fn check_ports(config: &FabricConfig) -> Result<(), FabricError> {
+pub(super) fn check_ports(config: &FabricConfig, _turn: &Turn) -> Result<(), FabricError> {
     let own = config.pin_dir();
     let others = beside(&own).filter(|it| *it != own);
     let mut here = others.filter(|it| PinOwner::of(it).is_some_and(|owner| owner.is_here()));
     let taken = here.find_map(|other| {
-        let devices = devices_of(&config.bpffs, &other);
+        let devices = FabricRemains::new(&config.bpffs, &other).devices();
         let ports = config.fabric.ports.iter();
         let mut taken = ports.filter(|it| devices.iter().any(|of| of == it.device.as_str()));
         Some(FabricError::PortTaken {
@@ -57,13 +94,24 @@ fn beside(own: &Path) -> impl Iterator<Item = PathBuf> {
     entries.map(|it| it.path())
 }
 
-/// The devices at which something that is pinned there is attached.
-fn devices_of(bpffs: &Path, directory: &Path) -> Vec<String> {
-    let pins = Pins::new(bpffs, directory);
-    if !pins.are_in_use() {
-        return Vec::new();
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directory_is_locked_by_one_and_only_while_it_is_there() {
+        let above = tempfile::tempdir().unwrap();
+        let shared = above.path().join("roles");
+        assert!(locked(&shared).is_err());
+        fs::create_dir(&shared).unwrap();
+        let first = locked(&shared).unwrap();
+        assert!(first.is_some());
+        assert!(locked(&shared).unwrap().is_none());
+        // Removed and made again it is another one.
+        fs::remove_dir(&shared).unwrap();
+        fs::create_dir(&shared).unwrap();
+        assert!(locked(&shared).unwrap().is_some());
+        drop(first);
+        assert!(locked(&shared).unwrap().is_some());
     }
-    let mut devices = pins.linked_interfaces().unwrap_or_default();
-    devices.extend(pins.counted_devices().unwrap_or_default());
-    devices
 }

@@ -7,11 +7,14 @@
 use std::time::{Duration, Instant};
 
 use splitter_config::{FabricConfig, FabricRole};
-use splitter_datapath::{FabricDataplane, KernelError};
-use splitter_policy::fabric::FabricStep;
+use splitter_datapath::{FabricDataplane, FabricRemains, KernelError};
 use tokio::time::sleep;
 
-use super::FabricError;
+use super::{FabricError, PinnedRole};
+use crate::InstanceError;
+use crate::down_all::{Cleared, Kept};
+use crate::pin_owner::PinOwner;
+use crate::privileges::check_capabilities;
 
 /// Nothing has been restored for so long: an ACK is longer under way than that nowhere but in full queues.
 const QUIET: Duration = Duration::from_secs(2);
@@ -29,22 +32,70 @@ pub enum Ending {
     AtOnce,
 }
 
-/// Takes a role back, also what an agent that was killed has left. A leaf ceases to write, and goes on
-/// restoring until nothing has come to be restored for 2 s, or as long as all queues on the way can hold it.
+/// Takes a role back that this process holds, also what an agent that was killed has left. A leaf ceases to write, and
+/// goes on restoring until nothing has come to be restored for 2 s, or as long as all queues on the way can hold it.
 ///
 /// # Errors
 /// [`FabricError::StillWritten`] of a leaf that other leaves still write to after four times as long, which
 /// restores on then; and when something cannot be detached or removed.
-pub async fn take_down(config: &FabricConfig, ending: Ending) -> Result<(), FabricError> {
-    let (bpffs, pins) = (&config.bpffs, config.pin_dir());
-    if ending == Ending::Restored
-        && let Some(plane) = FabricDataplane::open(bpffs, &pins)
-        && plane.role() == FabricRole::Leaf
-    {
-        FabricDataplane::cease(bpffs, &pins, FabricRole::Leaf)?;
-        restore_the_rest(&plane, quiet_of(config)).await?;
+pub async fn take_down(role: &PinnedRole, ending: Ending) -> Result<(), FabricError> {
+    let remains = role.remains();
+    if ending == Ending::Restored && remains.role() == Some(FabricRole::Leaf) {
+        remains.cease()?;
+        let quiet = QUIET.max(remains.longest_wait()?);
+        restore_the_rest(&remains, quiet).await?;
     }
-    Ok(FabricDataplane::down(bpffs, &pins)?)
+    Ok(FabricDataplane::down(role.bpffs(), role.pins())?)
+}
+
+/// Takes down all roles of this network namespace that no agent runs, whichever files they are of, each in the way of
+/// [`take_down`].
+///
+/// # Errors
+/// When the caller may not, and when something cannot be detached or removed; what was taken down before stays so.
+pub async fn take_down_all(ending: Ending) -> Result<Cleared, FabricError> {
+    check_capabilities().map_err(InstanceError::from)?;
+    let mut cleared = Cleared::default();
+    for role in PinnedRole::all()? {
+        let mut keep = |why: String, is_running| {
+            let name = role.name();
+            cleared.kept.push(Kept {
+                name,
+                why,
+                is_running,
+            });
+        };
+        // One that begins elsewhere is nobody's for a moment.
+        if PinOwner::of(role.pins()).is_none() && !role.is_here() {
+            continue;
+        }
+        if !role.is_here() {
+            keep(
+                "it is in another network namespace; run this there".to_owned(),
+                false,
+            );
+            continue;
+        }
+        let lock = match role.hold() {
+            Ok(lock) => lock,
+            Err(FabricError::Held { holder, .. }) => {
+                keep(format!("{holder} runs it; stop that one first"), true);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        match take_down(&role, ending).await {
+            Ok(()) => cleared.removed.push(format!(
+                "the role {}, pinned in {}",
+                role.name(),
+                role.pins().display()
+            )),
+            Err(error @ FabricError::StillWritten { .. }) => keep(error.to_string(), true),
+            Err(error) => return Err(error),
+        }
+        drop(lock);
+    }
+    Ok(cleared)
 }
 
 /// Ends what the role writes when its agent ends; a leaf restores on, until somebody takes it down.
@@ -64,9 +115,9 @@ pub fn cease(config: &FabricConfig) -> Result<(), KernelError> {
 }
 
 /// Waits until no ACK has come for so long that was written.
-async fn restore_the_rest(plane: &FabricDataplane, quiet: Duration) -> Result<(), FabricError> {
+async fn restore_the_rest(remains: &FabricRemains, quiet: Duration) -> Result<(), FabricError> {
     let begin = Instant::now();
-    let first = restored(plane)?;
+    let first = remains.restored()?;
     let (mut last, mut since) = (first, begin);
     while since.elapsed() < quiet {
         if begin.elapsed() > quiet * PATIENCE {
@@ -76,21 +127,10 @@ async fn restore_the_rest(plane: &FabricDataplane, quiet: Duration) -> Result<()
             });
         }
         sleep(LOOK_INTERVAL).await;
-        let now = restored(plane)?;
+        let now = remains.restored()?;
         if now != last {
             (last, since) = (now, Instant::now());
         }
     }
     Ok(())
-}
-
-fn restored(plane: &FabricDataplane) -> Result<u64, KernelError> {
-    let counters = plane.counters()?;
-    let steps = [FabricStep::Read, FabricStep::Restored, FabricStep::Unread];
-    Ok(steps.into_iter().map(|it| counters.done(it)).sum())
-}
-
-/// A queue for each router holds an ACK for `queue_ms` at most.
-fn quiet_of(config: &FabricConfig) -> Duration {
-    QUIET.max(config.fabric.queue * config.fabric.hops)
 }
