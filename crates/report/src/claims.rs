@@ -181,6 +181,7 @@ mod tests {
             measured: Some(Estimate {
                 mean,
                 half_width: Some(1.0),
+                runs: 3,
             }),
             text: format!("{mean:.1} %"),
         }

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Summary;
+use crate::{
+    Summary,
+    student::{probability_within, two_sided_quantile},
+};
 
 /// An estimate of a mean with its 95 % confidence interval (Student's t).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -11,36 +14,64 @@ pub struct Estimate {
     pub mean: f64,
     /// Half the width of the interval; nothing for a single run.
     pub half_width: Option<f64>,
+    /// Number of runs with a value.
+    #[serde(skip)]
+    pub runs: usize,
 }
 
-/// Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom.
-const STUDENT_95: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-    2.052, 2.048, 2.045, 2.042,
-];
-/// Two-sided 95 % quantile of the normal distribution, for more degrees of freedom.
-const NORMAL_95: f64 = 1.96;
+/// Confidence of intervals.
+const CONFIDENCE: f64 = 0.95;
 
 impl Estimate {
     /// Estimates the mean from one value of each run; nothing without runs. Values that are no
     /// numbers (a class without flows) are left out.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let summary = Summary::new(values.into_iter().filter(|it| it.is_finite()));
-        if summary.count() == 0 {
+        let runs = summary.count();
+        if runs == 0 {
             return None;
         }
-        let mean = summary.mean();
-        let half_width = (summary.count() > 1).then(|| {
-            let t = STUDENT_95.get(summary.count() - 2).unwrap_or(&NORMAL_95);
-            t * summary.standard_error()
-        });
-        Some(Self { mean, half_width })
+        let half_width =
+            (runs > 1).then(|| two_sided_quantile(CONFIDENCE, runs - 1) * summary.standard_error());
+        Some(Self {
+            mean: summary.mean(),
+            half_width,
+            runs,
+        })
+    }
+
+    /// Returns the two-sided p-value of a true mean of `value`: how probable an estimate at least as far from it would be.
+    /// Nothing for a single run.
+    pub fn p_value(&self, value: f64) -> Option<f64> {
+        let half = self.half_width.filter(|_| self.runs > 1)?;
+        let distance = (self.mean - value).abs();
+        if distance == 0.0 {
+            return Some(1.0);
+        }
+        let degrees = self.runs - 1;
+        let t = distance / half * two_sided_quantile(CONFIDENCE, degrees);
+        Some(1.0 - probability_within(t, degrees))
+    }
+
+    /// Widens the interval so that those of `count` such estimates hold together with 95 % confidence (Bonferroni), as
+    /// one needs that was picked from so many.
+    pub fn of_several(self, count: usize) -> Self {
+        let together = 1.0 - (1.0 - CONFIDENCE) / count.max(1) as f64;
+        let widened = |half: f64| {
+            let degrees = self.runs.max(2) - 1;
+            half * two_sided_quantile(together, degrees) / two_sided_quantile(CONFIDENCE, degrees)
+        };
+        Self {
+            half_width: self.half_width.map(widened),
+            ..self
+        }
     }
 
     /// Writes the estimate for people: `12.3 ± 0.4`.
     pub fn to_text(&self, digits: usize) -> String {
-        let Self { mean, half_width } = self;
+        let Self {
+            mean, half_width, ..
+        } = self;
         half_width.map_or_else(
             || format!("{mean:.digits$}"),
             |half| format!("{mean:.digits$} ± {half:.digits$}"),
@@ -62,5 +93,36 @@ mod tests {
             Some("7.0".to_owned())
         );
         assert_eq!(Estimate::of([f64::NAN]), None);
+    }
+
+    #[test]
+    fn p_value_is_5_percent_at_the_ends_of_the_interval() {
+        let it = Estimate::of([1.0, 2.0, 3.0]).expect("three values");
+        let half = it.half_width.expect("three runs");
+        for end in [2.0 - half, 2.0 + half] {
+            let p = it.p_value(end).expect("three runs");
+            assert!((p - 0.05).abs() < 1e-9, "{p}");
+        }
+        assert_eq!(it.p_value(2.0), Some(1.0));
+        // t = 3.4641 with two degrees of freedom.
+        let p = it.p_value(0.0).expect("three runs");
+        assert!((p - 0.0742).abs() < 5e-5, "{p}");
+        assert_eq!(Estimate::of([7.0]).and_then(|it| it.p_value(1.0)), None);
+        let same = Estimate::of([2.0, 2.0]).expect("two values");
+        assert_eq!(
+            (same.p_value(2.0), same.p_value(1.0)),
+            (Some(1.0), Some(0.0))
+        );
+    }
+
+    #[test]
+    fn interval_of_several_is_that_of_a_smaller_level() {
+        let it = Estimate::of([1.0, 2.0, 3.0, 4.0]).expect("four values");
+        let of_five = it.of_several(5).half_width.expect("four runs");
+        // The 99 % quantile with three degrees of freedom, by the standard error.
+        assert!((of_five - 5.841 * 0.645_497).abs() < 1e-3, "{of_five}");
+        let of_one = it.of_several(1);
+        assert!((of_one.half_width.unwrap_or(0.0) - it.half_width.unwrap_or(1.0)).abs() < 1e-9);
+        assert_eq!(of_one.mean, it.mean);
     }
 }

@@ -26,6 +26,7 @@ mod median;
 mod page;
 mod plot;
 mod scale;
+mod student;
 mod summary;
 mod table;
 

@@ -369,6 +369,7 @@ fn block(line: &str) -> Option<(&str, &str)> {
 /// `outside` for `misses: 0.1 too much`; what depends on something says on what.
 fn shortened(verdict: &str) -> String {
     match verdict.split_once(": ") {
+        // Results that were kept before have the word of then.
         Some(("misses", _)) => "outside".to_owned(),
         Some(("depends on load", _)) | None => verdict.to_owned(),
         Some((word, _)) => word.to_owned(),

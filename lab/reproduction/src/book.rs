@@ -156,7 +156,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::figure::Check;
+    use crate::check::Check;
 
     fn figure(id: &'static str, value: u32) -> Figure {
         Figure {

@@ -4,7 +4,8 @@ use flow_report::{Axis, Plot, Series, Table};
 use serde_json::json;
 
 use crate::{
-    figure::{Check, Figure},
+    check::Check,
+    figure::Figure,
     sweep::{Accounting, DEGREES, RECOMMENDED_DEGREE, SYMBOLS, Sweep},
 };
 

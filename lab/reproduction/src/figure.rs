@@ -3,46 +3,11 @@
 use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
-use flow_report::{Claim, Claims, Estimate, Plot, Table};
+use flow_report::{Claim, Claims, Plot, Table};
 use serde::Serialize;
 use serde_json::Value;
 
-/// One claim of the paper held against what was measured.
-#[derive(Clone, Debug, Serialize)]
-pub struct Check {
-    /// Quantity that is compared.
-    pub what: String,
-    /// Value that the paper states or its figure shows.
-    pub paper: String,
-    /// Band that counts as reproduced.
-    pub band: String,
-    /// Value that was measured here.
-    pub ours: String,
-    /// The value lies in the band.
-    pub holds: bool,
-    /// By how much it does not.
-    pub miss: Option<String>,
-    /// The measurement contradicts the paper, by more than chance.
-    pub refuted: bool,
-    /// So little was measured that it decides nothing.
-    pub undecided: bool,
-    /// The claim holds at some loads and is contradicted at others, of which the paper names none.
-    pub by_load: bool,
-    /// The numbers that are compared, if it is numbers.
-    #[serde(skip)]
-    pub numbers: Option<Numbers>,
-}
-
-/// The numbers of a check, in one unit.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Numbers {
-    /// Both ends of the band; those that are not finite are open.
-    pub band: (f64, f64),
-    /// The value that the paper states.
-    pub paper: Option<f64>,
-    /// The value that was measured here.
-    pub ours: Option<Estimate>,
-}
+use crate::check::{self, Check};
 
 /// How an item came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -50,14 +15,14 @@ pub struct Numbers {
 pub enum Verdict {
     /// All of the checks hold.
     Reproduced,
-    /// Some checks do not hold.
+    /// Some checks are shown to lie beyond their bands.
     Outside,
     /// Some checks are contradicted by the measurement.
     Refuted,
-    /// None misses, and of some too little was measured.
+    /// None is outside, and of some too little was measured.
     #[serde(rename = "not decided")]
     NotDecided,
-    /// None misses at all loads, and some hold at some loads and are contradicted at others; the paper does not say which
+    /// None is outside, and some hold at some loads and are contradicted at others; the paper does not say which
     /// it has.
     #[serde(rename = "depends on load")]
     DependsOnLoad,
@@ -75,56 +40,6 @@ impl std::fmt::Display for Verdict {
             Self::DependsOnLoad => "depends on load",
             Self::Note => "note",
         })
-    }
-}
-
-impl Check {
-    /// A check that holds unless `miss` says by how much it does not.
-    pub fn new(what: &str, paper: &str, band: &str, ours: String, miss: Option<String>) -> Self {
-        Self {
-            what: what.to_owned(),
-            paper: paper.to_owned(),
-            band: band.to_owned(),
-            ours,
-            holds: miss.is_none(),
-            miss,
-            refuted: false,
-            undecided: false,
-            by_load: false,
-            numbers: None,
-        }
-    }
-
-    /// Returns this check with its numbers: the band, the paper's value and ours.
-    pub fn with_numbers(self, band: (f64, f64), paper: Option<f64>, ours: f64) -> Self {
-        let ours = Some(Estimate {
-            mean: ours,
-            half_width: None,
-        });
-        Self {
-            numbers: Some(Numbers { band, paper, ours }),
-            ..self
-        }
-    }
-
-    /// A check of which too little was measured, for the reason `why`.
-    pub fn undecided(what: &str, paper: &str, band: &str, why: &str) -> Self {
-        let miss = Some(why.to_owned());
-        Self {
-            undecided: true,
-            ..Self::new(what, paper, band, String::new(), miss)
-        }
-    }
-
-    /// `holds`, or `misses` and by how much.
-    pub fn verdict(&self) -> String {
-        match &self.miss {
-            None => "holds".to_owned(),
-            Some(miss) if self.refuted => format!("refuted: {miss}"),
-            Some(miss) if self.by_load => format!("depends on load: {miss}"),
-            Some(miss) if self.undecided => format!("not decided: {miss}"),
-            Some(miss) => format!("misses: {miss}"),
-        }
     }
 }
 
@@ -178,6 +93,12 @@ impl Figure {
     /// Returns whether there are checks, and all hold.
     pub fn holds(&self) -> bool {
         !self.checks.is_empty() && self.checks.iter().all(|it| it.holds)
+    }
+
+    /// Returns the figure with its checks [judged together](check::correct).
+    pub fn corrected(mut self) -> Self {
+        check::correct(&mut self.checks);
+        self
     }
 
     /// How it came out: as the worst of its checks.
@@ -446,13 +367,13 @@ mod tests {
             (item.paper.as_str(), item.ours.as_str()),
             ("ratio: 1.0", "ratio: 1.6")
         );
-        assert!(figure.to_text().contains("misses: 0.1 too much"));
+        assert!(figure.to_text().contains("outside: 0.1 too much"));
         let directory = tempfile::tempdir().unwrap();
         figure.write(directory.path()).unwrap();
         let csv = fs::read_to_string(directory.path().join("c9.csv")).unwrap();
         assert_eq!(csv, "b,a\n1,2.5\n");
         let checks = fs::read_to_string(directory.path().join("c9-checks.csv")).unwrap();
-        assert!(checks.ends_with("ratio,1.0,< 1.5,1.6,misses: 0.1 too much\n"));
+        assert!(checks.ends_with("ratio,1.0,< 1.5,1.6,outside: 0.1 too much\n"));
         let table = fs::read_to_string(directory.path().join("c9-table.csv")).unwrap();
         assert_eq!(table, "x,\"y, z\"\n");
         let claims = fs::read_to_string(directory.path().join("c9-paper.svg")).unwrap();

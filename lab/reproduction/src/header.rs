@@ -7,7 +7,7 @@ use cloudburst_code::{
 use flow_report::{Axis, Plot, Series, Table};
 use serde_json::json;
 
-use crate::figure::{Check, Figure};
+use crate::{check::Check, figure::Figure};
 
 const MTU: usize = 1500;
 const IPV4_HEADER: usize = 20;

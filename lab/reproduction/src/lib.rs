@@ -7,6 +7,7 @@
 //! - [`splitter`]: the splitter's figures, `S1` to `S6`, on real packets, and simulated beside that.
 //! - [`artefact`]: the machine that figures were made on, and what each cost.
 //! - [`book`]: results that are kept with the sources, and where they come from.
+//! - [`check`]: claims held against measurements, with a correction for many comparisons.
 //! - [`made_by`]: the commits that runs were made at.
 //! - [`notes`]: items of the list that are no measurements, `C12` and `C13`.
 //! - [`ns3`]: the simulator next to ns-3.
@@ -15,6 +16,7 @@
 
 pub mod artefact;
 pub mod book;
+pub mod check;
 pub mod cloudburst;
 pub mod coding;
 pub mod computation;

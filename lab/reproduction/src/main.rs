@@ -169,6 +169,7 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
             Id::Grid => bursts.grid()?,
             Id::Tr(number) => simulated.figure(number)?,
         };
+        let figure = figure.corrected();
         figure.write(&arguments.out)?;
         artefact.items.push(clock.cost(figure.id, &arguments.out));
         figures.push(figure);

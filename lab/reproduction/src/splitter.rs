@@ -35,7 +35,7 @@ use self::{
     cell::{Cell, Length, Round},
     simulated::Network,
 };
-use crate::figure::{Check, Figure};
+use crate::{check::Check, figure::Figure};
 
 /// How much is measured.
 #[derive(Clone, Debug, PartialEq)]

@@ -313,3 +313,21 @@ fn overhead_has_a_cell_for_each_combination() {
     let text = run(&["codec-overhead", "--trials", "5"]).stdout;
     assert!(String::from_utf8(text).unwrap().contains("goals met."));
 }
+
+#[test]
+fn runs_of_other_sources_are_kept_nowhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (out, keep) = (path("out"), path("kept"));
+    std::fs::create_dir_all(Path::new(&out).join("runs")).unwrap();
+    let commits = Path::new(&out).join("runs/commits");
+    std::fs::write(&commits, "0123456789012345678901234567890123456789\n").unwrap();
+    let output = run(&["reproduce", "C3", "--out", &out, "--keep", &keep]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{output:?}");
+    assert!(error.contains("were made at 0123456789"), "{error}");
+    assert!(!Path::new(&keep).exists());
+    // It is written down beside that one who made the figure.
+    let commits = std::fs::read_to_string(&commits).unwrap();
+    assert_eq!(commits.lines().count(), 2, "{commits}");
+}

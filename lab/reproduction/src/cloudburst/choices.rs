@@ -74,14 +74,14 @@ pub fn tails(runs: &Runs) -> Figure {
             "-75.3 %",
             change(d, "dctcp", &every),
         ),
-        Band::less(0.0, 1.0).check("D / C, 5 kB", "D before C", factor(d, c, &[0])),
-        Band::less(0.0, 1.0).check(
+        Band::less(1.0).check("D / C, 5 kB", "D before C", factor(d, c, &[0])),
+        Band::less(1.0).check(
             "C / DCTCP, 5 kB",
             "C before DCTCP",
             factor(c, "dctcp", &[0]),
         ),
-        Band::less(0.0, 1.0).check("D / B, all sizes", "D before B", factor(d, b, &every)),
-        Band::less(0.0, 1.0).check("B / A, all sizes", "B before A", factor(b, a, &every)),
+        Band::less(1.0).check("D / B, all sizes", "D before B", factor(d, b, &every)),
+        Band::less(1.0).check("B / A, all sizes", "B before A", factor(b, a, &every)),
     ];
     let extra = ["cloudburst-halves", "cloudburst-native"]
         .map(|it| percent_text(change(it, "dctcp", &every)));
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_check_without_runs_does_not_hold() {
-        let check = Band::less(0.0, 1.0).check(
+        let check = Band::less(1.0).check(
             "x",
             "y",
             over(&Runs::new("none", Vec::new()), "a", "b", &P99),

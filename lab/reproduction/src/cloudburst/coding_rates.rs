@@ -40,22 +40,21 @@ pub fn table(runs: &[Runs]) -> Figure {
             .collect();
         let known: Option<Vec<_>> = values.into_iter().collect();
         // What happens at three rates with one seed is not independent: no interval.
-        known.map(|known| flow_report::Estimate {
-            mean: known.iter().map(|it| it.mean).sum::<f64>() / known.len() as f64,
-            half_width: None,
-        })
+        known.map(|known| known.iter().map(|it| it.mean).sum::<f64>() / known.len() as f64)
     };
     let mut checks = Vec::new();
     for (place, size) in SIZES.iter().enumerate() {
         let ours = over_all("cloudburst", &NEEDED[place..=place]);
         let paper = format!("{:.3}", PAPER[place]);
-        checks.push(Band::about(1.2, 1.6).check(&format!("{size}, mean over rates"), &paper, ours));
+        checks.push(Band::about(1.2, 1.6).check_value(
+            &format!("{size}, mean over rates"),
+            &paper,
+            ours,
+        ));
     }
     let mean = over_all("cloudburst", &NEEDED);
-    checks.push(Band::about(1.3, 1.6).check("mean", "1.490", mean));
-    let number = |it: Option<flow_report::Estimate>| {
-        it.map_or_else(String::new, |it| format!("{:.2}", it.mean))
-    };
+    checks.push(Band::about(1.3, 1.6).check_value("mean", "1.490", mean));
+    let number = |it: Option<f64>| it.map_or_else(String::new, |it| format!("{it:.2}"));
     let by_size = |metrics: &[Metric; 5]| {
         let each = metrics
             .iter()
@@ -74,12 +73,7 @@ pub fn table(runs: &[Runs]) -> Figure {
         number(over_all("cloudburst-native", &SENT)),
     );
     let line = |name: &str, scheme: &str, metrics: &[Metric; 5]| {
-        let point = |place: usize| {
-            Some((
-                place as f64,
-                over_all(scheme, &metrics[place..=place])?.mean,
-            ))
-        };
+        let point = |place: usize| Some((place as f64, over_all(scheme, &metrics[place..=place])?));
         Series::line(name, (0..SIZES.len()).filter_map(point).collect())
     };
     let theirs = (0..SIZES.len()).map(|it| (it as f64, PAPER[it])).collect();

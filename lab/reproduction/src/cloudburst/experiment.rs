@@ -10,7 +10,8 @@ use netsim::{
 };
 
 use crate::{
-    figure::{Check, Figure},
+    check::Check,
+    figure::Figure,
     tr::runs::{COLUMNS, Metric, Runs},
 };
 
@@ -113,24 +114,15 @@ pub fn over(runs: &Runs, one: &str, other: &str, metrics: &[Metric]) -> Option<E
     Estimate::of((0..seeds).map(mean))
 }
 
-/// How many times as large as with that of the `others` which is the smallest, or with `largest`
-/// the largest, over seeds; and its name.
-pub fn against_extreme<'a>(
+/// How many times as large as with each of the `others`, over seeds.
+pub fn against_each<'a>(
     runs: &Runs,
     one: &str,
     others: &[&'a str],
-    largest: bool,
     metric: Metric,
-) -> (&'a str, Option<Estimate>) {
-    let value = |it: &&str| runs.value(it, None, metric).map_or(f64::NAN, |it| it.mean);
-    let compare = |a: &&&str, b: &&&str| value(a).total_cmp(&value(b));
-    let found = if largest {
-        others.iter().max_by(compare)
-    } else {
-        others.iter().min_by(compare)
-    };
-    let name = found.copied().unwrap_or_default();
-    (name, runs.ratio(one, name, &[None], metric))
+) -> Vec<(&'a str, Estimate)> {
+    let ratio = |other: &&'a str| Some((*other, runs.ratio(one, other, &[None], metric)?));
+    others.iter().filter_map(ratio).collect()
 }
 
 /// A figure out of several experiments.

@@ -10,10 +10,7 @@ use super::{
     grid::density,
     note,
 };
-use crate::{
-    figure::{Check, Figure},
-    tr::band::Band,
-};
+use crate::{check::Check, figure::Figure, tr::band::Band};
 
 /// Without a program, with it in generic and in native mode, all by the first tunnel.
 const MODES: [Mode; 3] = [Mode::OneTunnel, Mode::Generic, Mode::Dedicated];
@@ -82,14 +79,14 @@ pub fn figure(measured: &Measured<'_>) -> Result<Figure> {
         if number > 0 {
             let bound = BOUNDS_US[number - 1];
             let what = format!("added by {}, us", mode.name());
-            checks.push(Band::about(f64::NEG_INFINITY, bound).decide(
+            checks.push(Band::about(f64::NEG_INFINITY, bound).check(
                 &what,
                 "microseconds",
                 added_us,
             ));
             let what = format!("added by {}, of the completion time", mode.name());
             let share = Band::share(f64::NEG_INFINITY, SHARE_PERCENT);
-            checks.push(share.decide(&what, "two orders of magnitude less", added_percent));
+            checks.push(share.check(&what, "two orders of magnitude less", added_percent));
         }
     }
     let rounds = by_mode.iter().flat_map(|(_, rounds)| rounds.iter());

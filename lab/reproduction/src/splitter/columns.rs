@@ -7,7 +7,10 @@ use flow_report::{Axis, Plot, Series, Table};
 use serde_json::{Value, json};
 
 use super::{Effort, Measured, cell::RATE_MBIT, simulated::Network};
-use crate::figure::{Check, Figure};
+use crate::{
+    check::{self, Check},
+    figure::Figure,
+};
 
 /// The items that are simulated: all but `S5`, which is the time that programs take.
 pub const SIMULATED: [usize; 5] = [1, 2, 3, 4, 6];
@@ -36,8 +39,9 @@ impl<'a> Simulation<'a> {
     /// # Errors
     ///
     /// If a round cannot be written.
-    pub fn beside(&self, number: usize, mut figure: Figure) -> Result<Figure> {
+    pub fn beside(&self, number: usize, figure: Figure) -> Result<Figure> {
         let simulated = self.figures(number)?;
+        let mut figure = figure.corrected();
         let packets = format!("packets, {RATE_MBIT} Mbit/s");
         let names = simulated.iter().map(|it| &it.0);
         let header = ["check", "paper", "band", &packets].map(str::to_owned);
@@ -73,31 +77,29 @@ impl<'a> Simulation<'a> {
     ///
     /// If a round cannot be written.
     pub fn figure(&self) -> Result<Figure> {
-        let (mut checks, mut rows) = (Vec::new(), Vec::new());
+        // Of each rate, which are judged together.
+        let mut checks = self.networks.each_ref().map(|_| Vec::new());
+        let mut rows = Vec::new();
         let names = self.networks.each_ref().map(|it| it.0.name());
         let header = ["check", "paper", "band"].map(str::to_owned);
         let mut table = Table::new(header.into_iter().chain(names));
         for number in SIMULATED {
-            let figures = self.figures(number)?;
-            for (index, of_paper) in figures[OF_THE_PAPER].1.checks.iter().enumerate() {
-                let what = format!("S{number}, {}", of_paper.what);
-                let cells = [&what, &of_paper.paper, &of_paper.band].map(String::clone);
-                let ours = figures.iter().map(|it| outcome(&it.1.checks[index]));
-                table.row(cells.into_iter().chain(ours));
-                checks.push(Check {
-                    what,
-                    ..of_paper.clone()
-                });
-            }
-            for (network, figure) in &figures {
-                rows.extend(
-                    figure
-                        .rows
-                        .iter()
-                        .flat_map(|it| values(number, network, it)),
-                );
+            for ((network, figure), checks) in self.figures(number)?.into_iter().zip(&mut checks) {
+                let mine = figure.rows.iter();
+                rows.extend(mine.flat_map(|it| values(number, &network, it)));
+                checks.extend(figure.checks.into_iter().map(|it| Check {
+                    what: format!("S{number}, {}", it.what),
+                    ..it
+                }));
             }
         }
+        checks.iter_mut().for_each(|it| check::correct(it));
+        for (index, of_paper) in checks[OF_THE_PAPER].iter().enumerate() {
+            let cells = [&of_paper.what, &of_paper.paper, &of_paper.band].map(String::clone);
+            let ours = checks.iter().map(|it| outcome(&it[index]));
+            table.row(cells.into_iter().chain(ours));
+        }
+        let checks = std::mem::take(&mut checks[OF_THE_PAPER]);
         Ok(Figure {
             id: "wan",
             title: "figures 4 to 6, simulated at the paper's rate and beside it",
@@ -120,7 +122,7 @@ impl<'a> Simulation<'a> {
 
     fn figures(&self, number: usize) -> Result<Vec<(String, Figure)>> {
         let figure = |(network, measured): &(Network, Measured<'_>)| {
-            Ok((network.name(), measured.figure(number)?))
+            Ok((network.name(), measured.figure(number)?.corrected()))
         };
         self.networks.iter().map(figure).collect()
     }
@@ -295,9 +297,42 @@ mod tests {
                 assert!(row["value"].is_f64(), "{row}");
             }
         }
-        let of_paper = simulation.figures(2).expect("they are known");
-        let expected = &of_paper[OF_THE_PAPER].1.checks[0].ours;
+        let of_all = simulation.figures(2).expect("they are known");
+        let of_paper = of_all.iter().find(|it| it.0 == "simulated, 1 Gbit/s");
+        let expected = &of_paper.expect("the paper's rate").1.checks[0].ours;
         let found = figure.checks.iter().find(|it| it.what.starts_with("S2"));
         assert_eq!(&found.expect("a check").ours, expected);
+        // All checks are judged together, and the table has what the item has.
+        let judged: Vec<String> = figure.checks.iter().map(outcome).collect();
+        let records: Vec<_> = figure.tables[0].records().collect();
+        assert_eq!(records[0][4], "simulated, 1 Gbit/s");
+        let in_table: Vec<&str> = records[1..].iter().map(|it| &*it[4]).collect();
+        assert_eq!(in_table, judged);
+    }
+
+    #[test]
+    fn rows_have_the_value_of_their_statistic() {
+        let row = json!({
+            "load_percent": 10, "splitter": "share", "baseline": "ecmp_flow", "threshold": 3, "statistic": "mean",
+            "speed_up": 1.0, "half_width": 0.1, "goodput_ratio": 2.0, "goodput_half_width": 0.2, "ratio": 3.0,
+        });
+        for (number, statistic, value, half_width) in [
+            (1, "speed-up", 1.0, 0.1),
+            (2, "speed-up", 1.0, 0.1),
+            (3, "jitter, mean", 3.0, 0.1),
+            (4, "completion time, mean", 3.0, 0.1),
+            (6, "goodput", 2.0, 0.2),
+        ] {
+            let found = values(number, "a network", &row).expect("a row");
+            assert_eq!(found["statistic"], statistic);
+            assert_eq!(
+                (&found["value"], &found["half_width"]),
+                (&json!(value), &json!(half_width))
+            );
+            assert_eq!(
+                (&found["network"], &found["load_percent"]),
+                (&json!("a network"), &json!(10))
+            );
+        }
     }
 }

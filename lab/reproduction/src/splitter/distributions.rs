@@ -11,7 +11,8 @@ use super::{
     note,
 };
 use crate::{
-    figure::{Check, Figure},
+    check::{Check, Comparison, LEVEL},
+    figure::Figure,
     tr::band::Band,
 };
 
@@ -52,7 +53,7 @@ pub fn jitter(measured: &Measured<'_>) -> Result<Figure> {
         JITTER.statistics.map(|statistic| {
             let ratio = JITTER.ratio(&grid, HEADLINE, load, statistic);
             let what = format!("{} at {load} %, of that of per-flow ECMP", statistic.0);
-            Band::less(0.0, 1.0).decide(&what, "lower", ratio)
+            Band::less(1.0).check(&what, "lower", ratio)
         })
     });
     let checks = checks.collect();
@@ -70,7 +71,7 @@ pub fn completion(measured: &Measured<'_>) -> Result<Figure> {
     let means = LOADS.into_iter().map(|load| {
         let ratio = COMPLETION.ratio(&grid, HEADLINE, load, of_mean);
         let what = format!("mean at {load} %, of that of per-flow ECMP");
-        Band::less(0.0, 1.0).decide(&what, "lower in all cases", ratio)
+        Band::less(1.0).check(&what, "lower in all cases", ratio)
     });
     let dedicated = PAIRS.into_iter().filter(|it| it.0 == Mode::Dedicated);
     let cells = dedicated.flat_map(|pair| LOADS.map(|load| (pair, load)));
@@ -81,27 +82,38 @@ pub fn completion(measured: &Measured<'_>) -> Result<Figure> {
     Ok(COMPLETION.figure(&grid, FIGURES[3], checks))
 }
 
-/// Three quarters of the ratios are to be below 1.
+/// Three quarters of the ratios are to be below 1. That so many are is shown when the largest p-value of the clearest so many is, by how
+/// many may serve as that one, at most the level (Benjamini and Heller, *Biometrics* 64, 2008).
 fn majority(ratios: &[Estimate]) -> Check {
     let what = "cells whose 99th percentile is lower than with ECMP";
     let (paper, band) = ("the majority", "at least 75 %");
-    let half = |it: &Estimate| it.half_width.unwrap_or(f64::INFINITY);
-    let lower = ratios.iter().filter(|it| it.mean + half(it) < 1.0).count();
-    let higher = ratios.iter().filter(|it| it.mean - half(it) > 1.0).count();
-    let ours = format!("{lower} of {}, {higher} higher", ratios.len());
-    if 4 * lower >= 3 * ratios.len() && lower > 0 {
-        Check::new(what, paper, band, ours, None)
-    } else if 4 * higher > ratios.len() {
-        let miss = Some(format!("{higher} are higher"));
-        Check::new(what, paper, band, ours, miss)
-    } else {
-        let open = ratios.len() - lower - higher;
-        let why = format!("of {open} the interval reaches over 1");
-        Check {
-            ours,
-            ..Check::undecided(what, paper, band, &why)
-        }
-    }
+    let p_values = |is_meant: fn(f64) -> bool| -> Vec<f64> {
+        let p_value = |it: &Estimate| it.p_value(1.0).filter(|_| is_meant(it.mean));
+        let mut p_values: Vec<f64> = ratios.iter().map(|it| p_value(it).unwrap_or(1.0)).collect();
+        p_values.sort_by(f64::total_cmp);
+        p_values
+    };
+    let [lower, higher] = [p_values(|it| it < 1.0), p_values(|it| it > 1.0)];
+    // The p-value of less than `least` of them being so.
+    let of_at_least = |p_values: &[f64], least: usize| match p_values.get(least.wrapping_sub(1)) {
+        Some(p) => (p * (ratios.len() - least + 1) as f64).min(1.0),
+        None => 1.0,
+    };
+    let shown = |p_values: &[f64]| p_values.iter().filter(|it| **it <= LEVEL).count();
+    let (are_lower, are_higher) = (shown(&lower), shown(&higher));
+    let open = ratios.len() - are_lower - are_higher;
+    let comparison = Comparison {
+        ours: format!("{are_lower} of {}, {are_higher} higher", ratios.len()),
+        is_inside: of_at_least(&lower, (3 * ratios.len()).div_ceil(4)) <= LEVEL,
+        p_outside: of_at_least(&higher, ratios.len() / 4 + 1),
+        miss: Some(format!("{are_higher} are higher")),
+        ..Comparison::unclear(
+            "",
+            None,
+            &format!("of {open} the interval reaches over 1, or may by chance not"),
+        )
+    };
+    Check::of_all(what, paper, band, vec![comparison])
 }
 
 impl Quantity {
@@ -225,6 +237,7 @@ mod tests {
         let estimate = |&(mean, half): &(f64, f64)| Estimate {
             mean,
             half_width: Some(half),
+            runs: 5,
         };
         values.iter().map(estimate).collect()
     }
@@ -240,6 +253,10 @@ mod tests {
         assert_eq!(outcome(&[low, low, high, high]), (false, false));
         assert_eq!(outcome(&[low, low, open, open]), (false, true));
         assert_eq!(outcome(&[]), (false, true));
+        // Each interval just excludes 1: any three of four may be the ones that do by chance.
+        let just = (0.8, 0.19);
+        assert_eq!(outcome(&[just; 4]), (false, true));
+        assert_eq!(outcome(&[(0.8, 0.13); 4]), (true, false));
     }
 
     #[test]

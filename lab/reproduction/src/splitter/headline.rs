@@ -34,14 +34,14 @@ pub fn figure(measured: &Measured<'_>) -> Result<Figure> {
         .iter()
         .zip(at_40)
         .map(|(one, other)| 1.0 / (one * other).sqrt());
-    let mut checks = vec![Band::more(1.2, 1.8).decide(
+    let mut checks = vec![Band::more(1.2, 1.8).check(
         "speed-up of short flows at 30 and 40 %, against per-flow ECMP",
         "1.5 times",
         Estimate::of(gain),
     )];
     for load in LOADS.into_iter().filter(|it| *it <= UNSATURATED) {
         let goodput = grid.ratios(PAIRS[0], load, goodput_mbit);
-        checks.push(Band::more(0.9, f64::INFINITY).decide(
+        checks.push(Band::more(0.9, f64::INFINITY).check(
             &format!("goodput of long flows at {load} %, of that with per-flow ECMP"),
             "no significant impact",
             goodput.and_then(Estimate::of),

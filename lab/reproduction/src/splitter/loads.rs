@@ -66,17 +66,17 @@ pub fn figure(measured: &Measured<'_>) -> Result<Figure> {
     let rise = high.iter().zip(&low).map(|(high, low)| high / low);
     let (band, paper) = (Band::more(1.3, 2.5), "1.5 to 2 times");
     let checks = vec![
-        band.decide(
+        band.check(
             "at 40 %, dedicated, against per-flow ECMP",
             paper,
             at_40(PAIRS[0]),
         ),
-        band.decide(
+        band.check(
             "at 40 %, dedicated, against per-packet ECMP",
             paper,
             at_40(PAIRS[1]),
         ),
-        Band::more(1.0, f64::INFINITY).decide(
+        Band::more(1.0, f64::INFINITY).check(
             "speed-up at 40 % of that at 10 %",
             "rises",
             Estimate::of(rise),

@@ -2,7 +2,7 @@
 
 use flow_report::Estimate;
 
-use crate::figure::{Check, Numbers};
+use crate::check::{Check, Comparison, Numbers};
 
 /// A band that counts as reproduced, and what would be the contrary.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,9 +31,9 @@ enum Unit {
 }
 
 impl Band {
-    /// A factor between these; above 1 is the contrary.
-    pub fn less(low: f64, high: f64) -> Self {
-        Self::new(low, high, Contrary::Above(1.0), Unit::Times)
+    /// A factor of at most this; above 1 is the contrary.
+    pub fn less(high: f64) -> Self {
+        Self::new(f64::NEG_INFINITY, high, Contrary::Above(1.0), Unit::Times)
     }
 
     /// A factor between these; below 1 is the contrary.
@@ -66,42 +66,29 @@ impl Band {
         }
     }
 
-    /// Holds `ours` against it. It is refuted when the whole confidence interval is the contrary:
-    /// one run refutes nothing.
+    /// Holds `ours` against it, by itself: those of an item are [judged together](crate::check::correct).
     pub fn check(self, what: &str, paper: &str, ours: Option<Estimate>) -> Check {
-        let numbers = Some(Numbers {
-            band: (self.low, self.high),
-            paper: self.stated(paper),
-            ours,
-        });
-        let Some(ours) = ours else {
-            let miss = Some("there was nothing to measure".to_owned());
-            let check = Check::new(what, paper, &self.to_text(), String::new(), miss);
-            return Check { numbers, ..check };
-        };
-        let miss = if ours.mean < self.low {
-            Some(format!("{} too little", self.number(self.low - ours.mean)))
-        } else if ours.mean > self.high {
-            Some(format!("{} too much", self.number(ours.mean - self.high)))
-        } else {
-            None
-        };
-        let text = match ours.half_width {
-            Some(half) => format!("{} ± {}", self.number(ours.mean), self.number(half)),
-            None => self.number(ours.mean),
-        };
-        let refuted = miss.is_some()
-            && ours.half_width.is_some_and(|half| match self.contrary {
-                Contrary::Above(bound) => ours.mean - half > bound,
-                Contrary::Below(bound) => ours.mean + half < bound,
-                Contrary::Nowhere => false,
-            });
-        let check = Check::new(what, paper, &self.to_text(), text, miss);
-        Check {
-            refuted,
-            numbers,
-            ..check
+        let comparison = self.compare("", self.stated(paper), ours);
+        Check::of_all(what, paper, &self.to_text(), vec![comparison])
+    }
+
+    /// Like [`check`](Self::check) with several estimates, each with its name, that all have to lie in it. The farthest from the middle of a
+    /// claim, which a reader would pick, is compared as one of so many.
+    pub fn check_all<'a>(
+        self,
+        what: &str,
+        paper: &str,
+        ours: impl IntoIterator<Item = (&'a str, Estimate)>,
+    ) -> Check {
+        let mut ours: Vec<(&str, Estimate)> = ours.into_iter().collect();
+        ours.sort_by(|a, b| self.margin(a.1.mean).total_cmp(&self.margin(b.1.mean)));
+        let each = ours.into_iter();
+        let each = each.map(|(name, ours)| self.compare(name, self.stated(paper), Some(ours)));
+        let mut each: Vec<Comparison> = each.collect();
+        if each.is_empty() {
+            each.push(self.compare("", self.stated(paper), None));
         }
+        Check::of_all(what, paper, &self.to_text(), each)
     }
 
     /// Like [`check`](Self::check) at each of several loads, where the paper names none: what the paper says
@@ -114,51 +101,90 @@ impl Band {
         ours: impl IntoIterator<Item = (f64, Option<Estimate>)>,
     ) -> Check {
         let each = ours.into_iter();
-        let mut each: Vec<(f64, Check)> = each
-            .map(|(load, ours)| (load, self.check(what, paper, ours)))
-            .collect();
-        let loads = |is: fn(&Check) -> bool| -> Vec<String> {
-            let loads = each.iter().filter(|(_, it)| is(it));
-            loads.map(|(load, _)| load.to_string()).collect()
-        };
-        let (holds, refuted) = (loads(|it| it.holds), loads(|it| it.refuted));
-        let unclear = loads(|it| !it.holds && !it.refuted);
-        let text = each
-            .iter()
-            .map(|(load, it)| format!("{} at {load}", it.ours));
-        let text = text.collect::<Vec<_>>().join(", ");
-        // The worst of them is the one that speaks for all.
-        let rank = |it: &Check| (it.refuted, !it.holds);
-        let worst = (0..each.len()).max_by_key(|place| rank(&each[*place].1));
-        let Some(worst) = worst else {
+        let each = each.map(|(load, ours)| self.compare(&load.to_string(), None, ours));
+        let mut each: Vec<Comparison> = each.collect();
+        if each.is_empty() {
+            each.push(self.compare("no load", None, None));
+        }
+        Check::over_loads(what, paper, &self.to_text(), each)
+    }
+
+    /// Holds a value against it that chance has no part in, or of which no interval is known, as the fit of a line through means.
+    pub fn check_value(self, what: &str, paper: &str, ours: Option<f64>) -> Check {
+        let Some(ours) = ours else {
             return self.check(what, paper, None);
         };
-        let (_, mut check) = each.swap_remove(worst);
-        let contradicted = refuted.join(", ");
-        if check.refuted && !holds.is_empty() {
-            let holds = holds.join(", ");
-            check = Check {
-                refuted: false,
-                by_load: true,
-                miss: Some(format!(
-                    "holds at {holds}, is contradicted at {contradicted}"
-                )),
-                ..check
+        let check = Check::new(
+            what,
+            paper,
+            &self.to_text(),
+            self.number(ours),
+            self.miss(ours),
+        );
+        check.with_numbers((self.low, self.high), self.stated(paper), ours)
+    }
+
+    /// An estimate beside it, for a check of several. `name` is that among these, and `paper` the value that it states.
+    pub fn compare(self, name: &str, paper: Option<f64>, ours: Option<Estimate>) -> Comparison {
+        let numbers = Some(Numbers {
+            band: (self.low, self.high),
+            paper,
+            ours,
+        });
+        let Some(ours) = ours else {
+            return Comparison::unclear(name, numbers, "there was nothing to measure");
+        };
+        let Some(half) = ours.half_width else {
+            return Comparison {
+                ours: self.number(ours.mean),
+                miss: self.miss(ours.mean),
+                ..Comparison::unclear(name, numbers, "one run tells no interval")
             };
-        } else if check.refuted && !unclear.is_empty() {
-            let unclear = unclear.join(", ");
-            check = Check {
-                refuted: false,
-                undecided: true,
-                miss: Some(format!(
-                    "contradicted at {contradicted}, unclear at {unclear}"
-                )),
-                ..check
-            };
+        };
+        let is_beyond = ours.mean < self.low || ours.mean > self.high;
+        let end = if ours.mean < self.low {
+            self.low
+        } else {
+            self.high
+        };
+        let p_value = |is: bool, of: f64| match ours.p_value(of) {
+            Some(p) if is => p,
+            _ => 1.0,
+        };
+        let reached = [self.low, self.high]
+            .into_iter()
+            .find(|end| (ours.mean - end).abs() < half)
+            .map_or_else(String::new, |end| {
+                format!("the interval reaches over {}", self.number(end))
+            });
+        Comparison {
+            name: name.to_owned(),
+            ours: format!("{} ± {}", self.number(ours.mean), self.number(half)),
+            numbers,
+            is_inside: ours.mean - half >= self.low && ours.mean + half <= self.high,
+            p_outside: p_value(is_beyond, end),
+            p_contrary: match self.contrary {
+                Contrary::Above(bound) => p_value(is_beyond && ours.mean > bound, bound),
+                Contrary::Below(bound) => p_value(is_beyond && ours.mean < bound, bound),
+                Contrary::Nowhere => 1.0,
+            },
+            miss: self.miss(ours.mean),
+            unclear: reached,
         }
-        Check {
-            ours: text,
-            ..check
+    }
+
+    /// The distance to the nearer end, negative beyond it.
+    fn margin(self, ours: f64) -> f64 {
+        (ours - self.low).min(self.high - ours)
+    }
+
+    fn miss(self, ours: f64) -> Option<String> {
+        if ours < self.low {
+            Some(format!("{} too little", self.number(self.low - ours)))
+        } else if ours > self.high {
+            Some(format!("{} too much", self.number(ours - self.high)))
+        } else {
+            None
         }
     }
 
@@ -176,40 +202,10 @@ impl Band {
         }
     }
 
-    /// Like [`check`](Self::check), but what reaches over an end of the band with its confidence
-    /// interval, or comes from one run, is not decided.
-    pub fn decide(self, what: &str, paper: &str, ours: Option<Estimate>) -> Check {
-        let check = self.check(what, paper, ours);
-        let Some(ours) = ours else {
-            return Check {
-                undecided: true,
-                ..check
-            };
-        };
-        let why = match ours.half_width {
-            None => Some("one round tells no interval".to_owned()),
-            Some(half) => {
-                let reaches = |end: f64| (ours.mean - end).abs() < half;
-                let reached = [self.low, self.high].into_iter().find(|it| reaches(*it));
-                let reached = reached.filter(|_| !check.refuted);
-                reached.map(|end| format!("the interval reaches over {}", self.number(end)))
-            }
-        };
-        match why {
-            Some(why) => Check {
-                holds: false,
-                miss: Some(why),
-                undecided: true,
-                ..check
-            },
-            None => check,
-        }
-    }
-
     fn to_text(self) -> String {
         if self.high.is_infinite() {
             format!("at least {}", self.number(self.low))
-        } else if self.low.is_infinite() || self.low == 0.0 {
+        } else if self.low.is_infinite() {
             format!("at most {}", self.number(self.high))
         } else {
             format!("{} to {}", self.number(self.low), self.number(self.high))
@@ -236,7 +232,7 @@ mod tests {
     #[test]
     fn only_the_contrary_refutes() {
         let band = Band::drop(-45.0, -10.0);
-        assert_eq!(check(band, &[-20.0, -22.0]), (true, false));
+        assert_eq!(check(band, &[-20.0, -22.0, -21.0]), (true, false));
         assert_eq!(check(band, &[-2.0, -2.1, -1.9]), (false, false));
         assert_eq!(check(band, &[20.0, 21.0, 19.0]), (false, true));
         assert_eq!(check(band, &[20.0, -21.0, 19.0]), (false, false));
@@ -246,10 +242,7 @@ mod tests {
             check(Band::more(2.0, 9.0), &[0.5, 0.6, 0.55]),
             (false, true)
         );
-        assert_eq!(
-            check(Band::less(0.0, 0.9), &[1.5, 1.6, 1.55]),
-            (false, true)
-        );
+        assert_eq!(check(Band::less(0.9), &[1.5, 1.6, 1.55]), (false, true));
         assert_eq!(
             check(Band::about(0.9, 1.1), &[1.5, 1.6, 1.55]),
             (false, false)
@@ -259,7 +252,7 @@ mod tests {
     #[test]
     fn interval_over_an_end_of_the_band_decides_nothing() {
         let decided = |band: Band, values: &[f64]| {
-            let check = band.decide("x", "y", Estimate::of(values.iter().copied()));
+            let check = band.check("x", "y", Estimate::of(values.iter().copied()));
             (check.holds, check.refuted, check.undecided)
         };
         let band = Band::more(1.3, 2.5);
@@ -329,7 +322,7 @@ mod tests {
     fn bands_read_well() {
         let text = |band: Band| band.check("x", "y", None).band;
         assert_eq!(text(Band::more(2.0, f64::INFINITY)), "at least 2.000");
-        assert_eq!(text(Band::share(0.0, 0.1)), "at most 0.1 %");
+        assert_eq!(text(Band::share(f64::NEG_INFINITY, 0.1)), "at most 0.1 %");
         assert_eq!(text(Band::drop(-45.0, -10.0)), "-45.0 % to -10.0 %");
     }
 }

@@ -8,7 +8,7 @@ use flow_report::{Axis, Plot, Series, Table};
 use serde_json::json;
 
 use super::leaf::Leaf;
-use crate::figure::{Check, Figure};
+use crate::{check::Check, figure::Figure};
 
 const DECISIONS: u32 = 100_000;
 const ROUNDS: usize = 15;

@@ -8,7 +8,7 @@ use super::{
     motivation::{figure as of_motivation, name, over_ratios, plot, worst},
     runs::{Experiment, Metric, Runs, medium as long},
 };
-use crate::figure::{Check, Figure};
+use crate::{check::Check, figure::Figure};
 
 /// Gaps in microseconds; the paper has the first.
 const GAPS_US: [u32; 4] = [500, 200, 100, 50];
@@ -66,24 +66,28 @@ fn checks(runs: &Runs, effort: &Effort) -> Vec<Check> {
         })
     };
     vec![
-        Band::less(0.0, 1.0).check(
+        Band::less(1.0).check(
             "deviation over paths, RPS / LetFlow",
             "less",
             less("rps", "letflow"),
         ),
-        Band::less(0.0, 1.0).check("deviation, LetFlow / ECMP", "less", less("letflow", "ecmp")),
-        Band::share(1.0, 100.0).check(
+        Band::less(1.0).check("deviation, LetFlow / ECMP", "less", less("letflow", "ecmp")),
+        Band::share(1.0, f64::INFINITY).check(
             "sent again, RPS at 3.5",
             "pronouncedly higher",
             again("rps"),
         ),
-        Band::share(0.0, 0.1).check("sent again, LetFlow at 3.5", "low", again("letflow")),
+        Band::share(f64::NEG_INFINITY, 0.1).check(
+            "sent again, LetFlow at 3.5",
+            "low",
+            again("letflow"),
+        ),
         Band::more(1.0, f64::INFINITY).check(
             "goodput, LetFlow / ECMP at 3.5",
             "higher",
             at_worst("letflow", "ecmp"),
         ),
-        Band::less(0.0, 0.5).check(
+        Band::less(0.5).check(
             "goodput, RPS / LetFlow at 3.5",
             "falls precipitously",
             at_worst("rps", "letflow"),

@@ -221,5 +221,6 @@ pub fn percent(ratio: Option<Estimate>) -> Option<Estimate> {
     ratio.map(|it| Estimate {
         mean: 100.0 * (it.mean - 1.0),
         half_width: it.half_width.map(|half| 100.0 * half),
+        ..it
     })
 }

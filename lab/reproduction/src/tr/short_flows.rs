@@ -10,7 +10,7 @@ use super::{
     motivation::{figure as of_motivation, name, plot, worst},
     runs::{Experiment, Metric, Runs, short},
 };
-use crate::figure::{Check, Figure};
+use crate::{check::Check, figure::Figure};
 
 const MEAN: Metric = |it| short(it).mean_us;
 const OTHERS: [&str; 2] = ["ecmp", "letflow"];
@@ -85,13 +85,10 @@ fn at_load(loads: &Runs, ratio: f64, other: &str, load: f64) -> Option<Estimate>
 }
 
 fn widens(runs: &Runs, least: f64, worst: f64) -> Check {
-    let growth = |scheme| runs.ratio(&name(scheme, worst), &name(scheme, least), &[None], MEAN);
-    let steeper = growth("rps")
-        .zip(growth("ecmp"))
-        .map(|(rps, ecmp)| Estimate {
-            mean: rps.mean / ecmp.mean,
-            half_width: None,
-        });
+    let growth = |scheme| runs.ratios(&name(scheme, worst), &name(scheme, least), None, MEAN);
+    let (rps, ecmp) = (growth("rps"), growth("ecmp"));
+    let by_seed = rps.iter().zip(&ecmp).map(|(rps, ecmp)| rps / ecmp);
+    let steeper = Estimate::of(by_seed);
     let what = format!("growth from {least} to {worst}, RPS / ECMP, load 0.5");
     Band::more(1.0, f64::INFINITY).check(&what, "gaps widen", steeper)
 }

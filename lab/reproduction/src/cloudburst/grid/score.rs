@@ -7,11 +7,7 @@ use super::{
     Point, Settings, points,
     targets::{At, CLOSE, ITEMS, Side, TARGETS, Target},
 };
-use crate::{
-    cloudburst::Effort,
-    figure::{Check, Figure},
-    tr::runs::Runs,
-};
+use crate::{check::Check, cloudburst::Effort, figure::Figure, tr::runs::Runs};
 
 /// How a point came out.
 struct Score {
