@@ -105,6 +105,7 @@ fn site(tunnels: usize) -> SitePaths {
                 2_000_000
             },
             service: ServiceTime::from_bits_per_second(10_000_000_000_000),
+            own_service: ServiceTime::from_bits_per_second(10_000_000_000_000),
             queue_ns: 5_000_000,
             burst_ns: 0,
             weight: 1,

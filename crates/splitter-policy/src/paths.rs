@@ -46,7 +46,7 @@ impl BalancerNumber {
     pub const PLACEMENT: Self = Self(8);
 }
 
-/// A tunnel as the agent describes it; 40 bytes.
+/// A tunnel as the agent describes it; 48 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunnelPath {
@@ -54,6 +54,9 @@ pub struct TunnelPath {
     pub propagation_ns: u64,
     /// The time that a byte takes.
     pub service: ServiceTime,
+    /// The time that a byte of the packet itself takes, besides those in front of it: none behind a shaper, which
+    /// lets a packet go whole when its time begins, merged segments too.
+    pub own_service: ServiceTime,
     /// How much the queue in front of it holds, of each class; what is beyond is dropped there.
     pub queue_ns: u64,
     /// How far ahead of its rate the queue lets packets go after a pause, as a shaper does that saves up
@@ -65,7 +68,7 @@ pub struct TunnelPath {
     pub mark: u32,
 }
 
-/// The tunnels of a site, and what goes for all of them; 688 bytes.
+/// The tunnels of a site, and what goes for all of them; 816 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SitePaths {
@@ -381,7 +384,7 @@ impl<W: SharedWord, B: Behind> Paths for LivePaths<'_, W, B> {
             local_backlog_ns: free_at_ns
                 .saturating_sub(self.now_ns.saturating_add(tunnel.burst_ns)),
             remote_backlog_ns: self.behind.backlog_ns(path, self.now_ns),
-            service: tunnel.service,
+            service: tunnel.own_service,
             weight: tunnel.weight,
             ..PathView::default()
         }
@@ -401,7 +404,7 @@ impl<W: SharedWord, B: Behind> Paths for LivePaths<'_, W, B> {
             .wrapping_sub(tunnel.burst_ns)
             .wrapping_add(tunnel.propagation_ns)
             .wrapping_add(self.behind.backlog_ns(path, packet.now_ns))
-            .wrapping_add(tunnel.service.of(packet.bytes as u64))
+            .wrapping_add(tunnel.own_service.of(packet.bytes as u64))
     }
 }
 

@@ -190,6 +190,7 @@ fn site() -> SitePaths {
         *path = TunnelPath {
             propagation_ns,
             service: ServiceTime::from_bits_per_second(kbit * 1_000),
+            own_service: ServiceTime::from_bits_per_second(kbit * 1_000),
             queue_ns: 20_000_000,
             // Of two tunnels, one of them longer than a pause of this test.
             burst_ns: u64::from(number) % 3 * 3_000_000,

@@ -60,6 +60,7 @@ fn site(hears: bool) -> SitePaths {
         *tunnel = TunnelPath {
             propagation_ns: u64::from(number) * 2_000_000,
             service: ServiceTime::from_bits_per_second(1_000_000_000),
+            own_service: ServiceTime::from_bits_per_second(1_000_000_000),
             queue_ns: 25_000_000,
             mark: number << TUNNEL_BITS.trailing_zeros(),
             ..TunnelPath::default()

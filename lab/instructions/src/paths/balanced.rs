@@ -82,6 +82,7 @@ fn site(tunnels: usize) -> SitePaths {
         *tunnel = TunnelPath {
             propagation_ns: if number == 1 { 1_000_000 } else { 2_000_000 },
             service: gigabit(),
+            own_service: gigabit(),
             queue_ns: 5_000_000,
             burst_ns: 0,
             weight: 1,

@@ -189,6 +189,7 @@ fn site(settings: &TwinSettings, rates: &[u64]) -> SitePaths {
         *tunnel = TunnelPath {
             propagation_ns: uplink.round_trip_ns / 2,
             service: ServiceTime::from_bits_per_second(*rate),
+            own_service: ServiceTime::from_bits_per_second(*rate),
             queue_ns: settings.buffer_ms * 1_000_000,
             burst_ns: 0,
             weight: 1,

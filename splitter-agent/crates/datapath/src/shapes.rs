@@ -61,7 +61,7 @@ const _: () = {
     assert!(size_of::<RemoteBacklogs>() == 256);
     assert!(size_of::<ReverseEntry>() == 32);
     assert!(size_of::<ShortQueues>() == 24);
-    assert!(size_of::<SitePaths>() == 688);
+    assert!(size_of::<SitePaths>() == 816);
     assert!(size_of::<TapEntry>() == 32);
     assert!(size_of::<Settings>() == 688);
 };

@@ -25,6 +25,7 @@ fn site() -> SitePaths {
         *tunnel = TunnelPath {
             propagation_ns,
             service: ServiceTime::from_bits_per_second(100_000_000),
+            own_service: ServiceTime::from_bits_per_second(100_000_000),
             queue_ns: 25 * MS,
             ..TunnelPath::default()
         };
