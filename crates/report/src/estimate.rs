@@ -22,6 +22,9 @@ pub struct Estimate {
 /// Confidence of intervals.
 const CONFIDENCE: f64 = 0.95;
 
+/// Sums of equal values differ by rounding.
+const ALIKE: f64 = 1e-9;
+
 impl Estimate {
     /// Estimates the mean from one value of each run; nothing without runs. Values that are no
     /// numbers (a class without flows) are left out.
@@ -40,8 +43,9 @@ impl Estimate {
         })
     }
 
-    /// Returns the two-sided p-value of a true mean of `value`: how probable an estimate at least as far from it would be.
-    /// Nothing for a single run.
+    /// Returns the two-sided p-value of a true mean of `value`: how probable an estimate at least as far from it would be,
+    /// by Student's t. Runs that are all alike, as ranks may be, have no spread to tell that by: what is left is on
+    /// which side they lie (the sign test). Nothing for a single run.
     pub fn p_value(&self, value: f64) -> Option<f64> {
         let half = self.half_width.filter(|_| self.runs > 1)?;
         let distance = (self.mean - value).abs();
@@ -49,6 +53,9 @@ impl Estimate {
             return Some(1.0);
         }
         let degrees = self.runs - 1;
+        if half <= ALIKE * self.mean.abs() {
+            return Some(0.5_f64.powi(i32::try_from(degrees).unwrap_or(i32::MAX)));
+        }
         let t = distance / half * two_sided_quantile(CONFIDENCE, degrees);
         Some(1.0 - probability_within(t, degrees))
     }
@@ -109,9 +116,11 @@ mod tests {
         assert!((p - 0.0742).abs() < 5e-5, "{p}");
         assert_eq!(Estimate::of([7.0]).and_then(|it| it.p_value(1.0)), None);
         let same = Estimate::of([2.0, 2.0]).expect("two values");
+        let thrice = Estimate::of([0.4; 3]).expect("three values");
+        assert_eq!(thrice.p_value(-0.8), Some(0.25));
         assert_eq!(
             (same.p_value(2.0), same.p_value(1.0)),
-            (Some(1.0), Some(0.0))
+            (Some(1.0), Some(0.5))
         );
     }
 

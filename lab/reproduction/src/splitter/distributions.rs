@@ -110,7 +110,10 @@ fn majority(ratios: &[Estimate]) -> Check {
         ..Comparison::unclear(
             "",
             None,
-            &format!("of {open} the interval reaches over 1, or may by chance not"),
+            &match open {
+                0 => "so many may be lower by chance".to_owned(),
+                _ => format!("of {open} the interval reaches over 1, or may by chance not"),
+            },
         )
     };
     Check::of_all(what, paper, band, vec![comparison])
