@@ -274,7 +274,7 @@ fn role_in_a_fabric_is_as_closed_as_the_splitter_and_off() {
         fs::read_to_string(path).unwrap()
     };
     let closing = |text: &str| -> Vec<String> {
-        const OWN: [&str; 13] = [
+        const OWN: [&str; 14] = [
             "Description",
             "DefaultDependencies",
             "After",
@@ -282,6 +282,7 @@ fn role_in_a_fabric_is_as_closed_as_the_splitter_and_off() {
             "Before",
             "Conflicts",
             "TimeoutStartSec",
+            "TimeoutStartFailureMode",
             "ConditionPathExists",
             "ExecCondition",
             "ExecStart",

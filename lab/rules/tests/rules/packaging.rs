@@ -259,7 +259,13 @@ fn arch_takes_back_what_is_in_the_kernel_where_systemd_runs() {
     let script = WORKSPACE.root.join("packaging/arch/splitter.install");
     let place = tempfile::tempdir().unwrap();
     let noted = place.path().join("noted");
-    for program in ["systemctl", "splitter", "rmdir"] {
+    for program in [
+        "systemctl",
+        "systemd-sysusers",
+        "systemd-tmpfiles",
+        "splitter",
+        "rmdir",
+    ] {
         use std::os::unix::fs::PermissionsExt;
         let path = place.path().join(program);
         // Each of them fails, which keeps none of the others from being asked.
@@ -290,7 +296,9 @@ fn arch_takes_back_what_is_in_the_kernel_where_systemd_runs() {
     let upgraded = runs(here, "post_upgrade");
     assert_eq!(
         upgraded,
-        "systemctl try-restart splitter.service splitter-fabric.service\n"
+        "systemd-sysusers splitter.conf\nsystemd-tmpfiles --create splitter.conf\n\
+         systemctl daemon-reload\n\
+         systemctl try-restart splitter.service splitter-fabric.service\n"
     );
     for step in ["pre_remove", "post_upgrade"] {
         assert_eq!(runs("/nowhere", step), "", "{step}");

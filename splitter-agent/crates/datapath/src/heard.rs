@@ -58,10 +58,10 @@ impl HeardByTunnel {
 
 impl Dataplane {
     /// Looks what the program hears of the leaf whose programs are pinned in `directory`; none of a program that does
-    /// not choose.
+    /// not choose. Of a leaf that may not be read, as one that root has put in place, or of another build, nothing is heard.
     ///
     /// # Errors
-    /// When maps cannot be read.
+    /// When maps of the program cannot be read.
     pub fn heard(&self, directory: &Path) -> Result<Option<HeardByTunnel>, KernelError> {
         if !self.pins().map(HEARD_CHOICES).exists() {
             return Ok(None);
@@ -75,8 +75,21 @@ impl Dataplane {
                 *sum += count;
             }
         }
+        let choices = heard.choices;
+        if let Err(error) = self.look_at_leaf(directory, &mut heard) {
+            tracing::debug!(%error, "the fabric's leaf is not to be read");
+            heard = HeardByTunnel {
+                choices,
+                ..HeardByTunnel::default()
+            };
+        }
+        Ok(Some(heard))
+    }
+
+    /// Notes which tunnels are uplinks of the leaf, and how long ago spines reported; nothing where it is not in place.
+    fn look_at_leaf(&self, directory: &Path, heard: &mut HeardByTunnel) -> Result<(), KernelError> {
         let Some(fabric) = self.leaf_in(directory)? else {
-            return Ok(Some(heard));
+            return Ok(());
         };
         let map = Map::Array(self.map_of(HEARD_UPLINKS)?);
         let uplinks: Array<_, Shape<UplinkNumbers>> = typed(HEARD_UPLINKS, Array::try_from(map))?;
@@ -88,7 +101,7 @@ impl Dataplane {
                 *least_ns = [*least_ns, silence_ns].into_iter().flatten().min();
             }
         }
-        Ok(Some(heard))
+        Ok(())
     }
 
     /// The programs of a leaf in a directory of pins; none where those of a leaf are not in place.

@@ -233,33 +233,38 @@ pub fn warn_unless_best_effort(config: &FabricConfig) {
     }
 }
 
-/// Keeps the programs at the ports, also at those that come back, as soon as the kernel says so, and holds a spine's
-/// models against its queues, as long as it is polled; `goes_round` hears of each time that it has looked, at least
-/// about once a second.
+/// Keeps the programs at the ports, also at those that come back, and holds a spine's models against its queues, as long
+/// as it is polled. A leaf's are there as soon as the kernel tells of the port, for hosts see what is not restored; a
+/// spine, whose looks at its queues are not to be broken off, notices within about a second.
+///
+/// `goes_round` hears of each time that it has looked, at least about once a second.
 pub async fn keep_up(
     state: Arc<FabricState>,
     netlink: &Netlink,
     mut goes_round: impl FnMut(),
 ) -> &'static str {
-    let mut events = DeviceEvents::listen();
-    if let Err(error) = &events {
+    let is_leaf = state.config().role == FabricRole::Leaf;
+    let mut events = is_leaf.then(DeviceEvents::listen);
+    if let Some(Err(error)) = &events {
         tracing::warn!(event = "fabric_devices", %error, "looks at the ports once a second, and not when they come");
     }
     loop {
         goes_round();
         let looked = state.reconcile(netlink).await;
         sleep(LEAST_INTERVAL).await;
+        // What has failed is tried again in a second, whatever devices do meanwhile.
+        let is_in_place = looked.is_ok();
         tokio::select! {
             () = until_next_look(&state, looked) => {}
-            () = change_of(&mut events) => {}
+            () = change_of(&mut events), if is_in_place => {}
         }
     }
 }
 
-async fn change_of(events: &mut Result<DeviceEvents, NetlinkError>) {
+async fn change_of(events: &mut Option<Result<DeviceEvents, NetlinkError>>) {
     match events {
-        Ok(events) => events.next().await,
-        Err(_) => pending().await,
+        Some(Ok(events)) => events.next().await,
+        _ => pending().await,
     }
 }
 

@@ -62,7 +62,7 @@ impl FabricDataplane {
             let inserted = numbers.insert(device, number, 0);
             inserted.map_err(map_error(PORT_NUMBERS))?;
         }
-        self.pins.note(NUMBERED, &devices_of(fabric))
+        self.pins.note(NUMBERED, &numbered(&self.pins, fabric))
     }
 }
 
@@ -79,6 +79,15 @@ fn wanted(fabric: &Fabric, interfaces: &Interfaces) -> Vec<(u32, u32)> {
 fn devices_of(fabric: &Fabric) -> PathBuf {
     let devices: Vec<_> = fabric.ports.iter().map(|it| it.device.as_str()).collect();
     devices.join(SEPARATOR).into()
+}
+
+/// The devices that have a number, or had one last: a number that is free may still be known of another device.
+fn numbered(pins: &Pins, fabric: &Fabric) -> PathBuf {
+    let before = pins.noted(NUMBERED).unwrap_or_default();
+    let before = before.to_string_lossy();
+    let gone = before.split(SEPARATOR).skip(fabric.ports.len());
+    let now = fabric.ports.iter().map(|it| it.device.as_str());
+    now.chain(gone).collect::<Vec<_>>().join(SEPARATOR).into()
 }
 
 /// Tells if a number has gone from one device to another. What was reported under it is of another spine then, and who
@@ -116,6 +125,11 @@ mod tests {
         for same in [&["a", "b"][..], &["a", "b", "c"], &["a"]] {
             assert!(!are_others(&pins, &fabric(same)), "{same:?}");
         }
+        // A number that is free is not another device's either.
+        pins.note(NUMBERED, &numbered(&pins, &fabric(&["a"])))
+            .unwrap();
+        assert!(are_others(&pins, &fabric(&["a", "c"])));
+        assert!(!are_others(&pins, &fabric(&["a", "b"])));
         for other in [&["b", "a"][..], &["b"], &["a", "c"], &["a", "c", "b"]] {
             assert!(are_others(&pins, &fabric(other)), "{other:?}");
         }

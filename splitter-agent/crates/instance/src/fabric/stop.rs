@@ -52,7 +52,8 @@ pub async fn take_down(role: &PinnedRole, ending: Ending) -> Result<(), FabricEr
 /// [`take_down`].
 ///
 /// # Errors
-/// When the caller may not, and when something cannot be detached or removed; what was taken down before stays so.
+/// When the caller may not, and when the roles cannot be listed. One that cannot be taken down is kept, with the reason,
+/// and those after it are taken down all the same.
 pub async fn take_down_all(ending: Ending) -> Result<Cleared, FabricError> {
     check_capabilities().map_err(InstanceError::from)?;
     let mut cleared = Cleared::default();
@@ -82,7 +83,10 @@ pub async fn take_down_all(ending: Ending) -> Result<Cleared, FabricError> {
                 keep(format!("{holder} runs it; stop that one first"), true);
                 continue;
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                keep(error.to_string(), true);
+                continue;
+            }
         };
         match take_down(&role, ending).await {
             Ok(()) => cleared.removed.push(format!(
@@ -91,7 +95,10 @@ pub async fn take_down_all(ending: Ending) -> Result<Cleared, FabricError> {
                 role.pins().display()
             )),
             Err(error @ FabricError::StillWritten { .. }) => keep(error.to_string(), true),
-            Err(error) => return Err(error),
+            Err(error) => keep(
+                format!("{error}; `--at-once` asks nothing of its programs"),
+                true,
+            ),
         }
         drop(lock);
     }
