@@ -1,4 +1,4 @@
-//! What memory alone takes of a look-up among 2^20 flows, below which no row of `datapath` can be.
+//! What memory alone takes of look-ups among 2^20 flows that wait for each other, beside the rows of `datapath`.
 //!
 //! A look-up reads a flow's tag and then, where the tag says, its slot, and writes there. Nothing else is done here:
 //! a multiplication finds the tag, and the next look-up begins when the slot has been read, as it does where
@@ -69,7 +69,7 @@ fn look_up(flows: &[u32], tags: &[u8], slots: &mut [u8], slot_bytes: usize) -> u
     for &flow in flows {
         let hash = (u64::from(flow) + before).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let group = (hash >> 43) as usize / GROUP * GROUP;
-        let way = usize::from(tags[group] % GROUP as u8);
+        let way = (usize::from(tags[group]) + (hash >> 40) as usize) % GROUP;
         let slot = &mut slots[(group + way) * slot_bytes..][..8];
         // Always 0, which the compiler cannot know.
         before = u64::from_ne_bytes(slot.try_into().expect("it is of 8 bytes"));
