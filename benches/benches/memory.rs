@@ -1,4 +1,4 @@
-//! What memory alone takes of look-ups among 2^20 flows that wait for each other, beside the rows of `datapath`.
+//! Time that memory alone takes of look-ups among 2^20 flows, each of which waits for the one before.
 //!
 //! A look-up reads a flow's tag and then, where the tag says, its slot, and writes there. Nothing else is done here:
 //! a multiplication finds the tag, and the next look-up begins when the slot has been read, as it does where

@@ -92,7 +92,10 @@ pub(super) fn show_cleared(cleared: &Cleared, kind: &str, json: bool) -> Result<
         ))?;
     }
     if cleared.removed.is_empty() {
-        print("Nothing was left; nothing was changed.")?;
+        print(match cleared.kept.is_empty() {
+            true => "Nothing was left; nothing was changed.",
+            false => "Nothing was changed.",
+        })?;
     }
     Ok(code)
 }

@@ -32,7 +32,7 @@ pub struct Kept {
     pub name: String,
     /// Why, and what to do.
     pub why: String,
-    /// Whether it stands in the way of an empty machine: an agent runs.
+    /// Whether it stands in the way of an empty machine: an agent runs it, or it could not be taken down.
     pub is_running: bool,
 }
 

@@ -12,7 +12,7 @@ use super::{FabricDataplane, PORT_NUMBERS, unless_gone};
 
 /// The note of which device each number was given to at last.
 const NUMBERED: &str = "numbered";
-/// In no interface's name.
+/// Separator of the names of devices, which none has in its own.
 const SEPARATOR: &str = "/";
 
 impl FabricDataplane {

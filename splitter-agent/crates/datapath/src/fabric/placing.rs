@@ -181,7 +181,7 @@ fn take_down_newer(pins: &Pins) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// What there is besides the build before and the notes: that it is to stay, and symbolic links.
+/// Lists the pins of a build, without the build before and without the notes: that it is to stay, and symbolic links.
 fn entries_of_a_build(pins: &Pins) -> Result<Vec<OsString>, KernelError> {
     let earlier = pins.earlier();
     let list = || -> std::io::Result<Vec<OsString>> {

@@ -1,4 +1,4 @@
-//! What is left of a role by its pins alone: whole, or as somebody has left it who was killed.
+//! Roles known by their pins alone, whole or as somebody left them who was killed.
 
 use std::path::Path;
 use std::time::Duration;
