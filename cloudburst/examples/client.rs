@@ -6,8 +6,8 @@ use cloudburst::{Endpoint, EndpointConfig, PublicKey, Remotes, SecretKey, Securi
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let ours: SecretKey = std::fs::read_to_string("client.key")?.parse()?;
-    let server: PublicKey = std::fs::read_to_string("server.pub")?.parse()?;
+    let ours: SecretKey = read("client.key")?.parse()?;
+    let server: PublicKey = read("server.pub")?.parse()?;
     let name = std::env::args().nth(1);
     let name = name.as_deref().unwrap_or("server.example:4433-4436");
     let remotes = name.parse::<Remotes>()?.lookup().await?;
@@ -21,4 +21,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("delivered after {:?}", receipt.completion);
     endpoint.close(soon).await;
     Ok(())
+}
+
+/// Names the file that cannot be read, which the error of the system does not.
+fn read(file: &str) -> Result<String, String> {
+    std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))
 }

@@ -25,12 +25,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // It is of no use later than that.
     let options = SendOptions::new().with_deadline(Duration::from_secs(1));
-    let mut sending = client.enqueue_group_with(peers, "x = 5", options).await?;
+    let mut sending = client
+        .enqueue_group_with(peers.clone(), "x = 5", options)
+        .await?;
     let mut have_it = 0;
     while let Some(outcome) = sending.next().await {
         match outcome.result {
             Ok(_) => have_it += 1,
-            Err(error) => println!("{:?} does not have it: {error}", outcome.peer),
+            Err(error) => {
+                let number = 1 + peers.iter().take_while(|it| **it != outcome.peer).count();
+                println!("replica {number} does not have it: {error}");
+            }
         }
         let may_get_it = sending.pending().count();
         println!("{have_it} have it, {may_get_it} may get it yet");

@@ -4,8 +4,8 @@ use cloudburst::{Endpoint, EndpointConfig, PublicKey, Received, SecretKey, Secur
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let ours: SecretKey = std::fs::read_to_string("server.key")?.parse()?;
-    let client: PublicKey = std::fs::read_to_string("client.pub")?.parse()?;
+    let ours: SecretKey = read("server.key")?.parse()?;
+    let client: PublicKey = read("client.pub")?.parse()?;
     let security = Security::with_allowed(ours, [client]);
     let config = EndpointConfig::server(4433, security).with_ports("4433-4436".parse()?)?;
     let server = Endpoint::bind(config).await?;
@@ -13,4 +13,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let echo = |request: Received| async move { Some(request.message) };
     server.serve(64, echo).await;
     Ok(())
+}
+
+/// Names the file that cannot be read, which the error of the system does not.
+fn read(file: &str) -> Result<String, String> {
+    std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))
 }

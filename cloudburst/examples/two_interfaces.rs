@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             path.health,
             path.sent,
             path.loss * 100.0,
-            path.rtt
+            path.rtt.unwrap_or_default()
         );
     }
     endpoint.close(Duration::from_secs(1)).await;

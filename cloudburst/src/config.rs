@@ -7,7 +7,9 @@ use std::{
 
 use super::{EndpointConfigError, Ports, ports::MAX_PORTS};
 use cloudburst_code::Schedule;
-use cloudburst_proto::{self as protocol, CongestionControl, Quotas, Security, SendOptions};
+use cloudburst_proto::{
+    self as protocol, CongestionControl, PathChoice, Quotas, Security, SendOptions,
+};
 
 /// Settings of an [`Endpoint`](super::Endpoint), each checked when it is set.
 ///
@@ -192,6 +194,14 @@ impl EndpointConfig {
     #[must_use]
     pub fn with_schedule(mut self, schedule: Schedule) -> Self {
         self.protocol.schedule = schedule;
+        self
+    }
+
+    /// Chooses the paths of symbols in this way. Default [`PathChoice::EarliestArrival`], Cloudburst's own; the others
+    /// are there to be compared with it.
+    #[must_use]
+    pub fn with_path_choice(mut self, choice: PathChoice) -> Self {
+        self.protocol.path_choice = choice;
         self
     }
 

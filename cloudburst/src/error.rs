@@ -193,7 +193,7 @@ pub enum ConnectError {
     NoAddress,
     /// No socket of ours can send there.
     #[error(
-        "no socket of this endpoint can send to {remote}: none is bound to an address of its family; add one by EndpointConfig::with_local"
+        "no socket of this endpoint can send to {remote}: none is bound to an address of its family, or to none but such as reach this machine alone; add one by EndpointConfig::with_local"
     )]
     NoSocket {
         /// The first of the addresses.
@@ -264,7 +264,7 @@ pub enum RequestError {
     #[error("no reply: the request was delivered, and the peer says: {0}")]
     Failed(#[from] Failure),
     /// Nothing came in time.
-    #[error("no reply within {after:?}; {}", if *.delivered { "the request was delivered: the peer is slow, does not answer, or its reply is lost" } else { "nothing was heard of the request: is the peer there, with the same key?" })]
+    #[error("no reply within {after:?}; {}", if *.delivered { "the request was delivered: the peer is slow, does not answer, or its reply is lost" } else { "nothing was heard of the request: is the peer there, and do the keys fit?" })]
     TimedOut {
         /// How long it was waited for.
         after: Duration,

@@ -141,11 +141,12 @@ pub use self::{
 
 pub use cloudburst_code::{self as code, Schedule};
 pub use cloudburst_proto::{
-    BusyAnswers, ConfigError, CongestionControl, ConnectRefused, Failure, FailureReason,
+    BusyAnswers, ConfigError, CongestionControl, ConnectRefused, EcnState, Failure, FailureReason,
     ForeignPeer, FourTuple, GoneReason, Health, IDENTITY_BYTES, Identity, IdentityError, Key,
-    KeyError, KeyKind, KeyMismatch, Keyring, KeyringError, MAX_LIFETIME, PathReport, PeerId,
-    Priority, PublicKey, Quotas, Reason, Receipt, Refusals, Reservation, SECRET_BYTES, SecretKey,
-    Security, SendOptions, SendRefused, SocketId, StartError, TransportStatistics, Undelivered,
+    KeyError, KeyKind, KeyMismatch, Keyring, KeyringError, MAX_LIFETIME, PathChoice, PathReport,
+    PeerId, Priority, PublicKey, Quotas, Reason, Receipt, Refusals, Reservation, SECRET_BYTES,
+    SecretKey, Security, SendOptions, SendRefused, SocketId, StartError, TransportStatistics,
+    Undelivered,
 };
 
 #[cfg(doctest)]

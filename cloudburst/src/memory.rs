@@ -223,3 +223,6 @@ impl Runtime for MemoryNetwork {
 
 /// When the calendar of a network begins: the year 2026.
 const CALENDAR: Duration = Duration::from_secs(56 * 31_556_952);
+
+#[cfg(test)]
+mod tests;

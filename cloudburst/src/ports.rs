@@ -71,7 +71,9 @@ impl fmt::Display for Ports {
 #[non_exhaustive]
 pub enum PortsError {
     /// Neither of the forms.
-    #[error("`{0}` is none of `4433`, `4433-4448` and `any:16`")]
+    #[error(
+        "`{0}` is none of `4433`, `4433-4448` and `any:16`; ports are 1 to 65535, the lower one first"
+    )]
     Form(String),
     /// None, or more than are of use.
     #[error("`{given}` are {count} ports; it must be 1 to {MAX_PORTS}")]
@@ -105,11 +107,12 @@ impl FromStr for Ports {
 
 pub(crate) const MAX_PORTS_USIZE: usize = MAX_PORTS as usize;
 
-/// Port 0 is no port: the system would choose another for each socket.
+/// Port 0 is no port: the system would choose another for each socket. A range that ends before it begins is a mistake,
+/// and none.
 pub(crate) fn range(given: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = given.split_once('-').unwrap_or((given, given));
     let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-    (first > 0).then_some(first..=last)
+    (0 < first && first <= last).then_some(first..=last)
 }
 
 #[cfg(test)]
@@ -128,11 +131,11 @@ mod tests {
 
     #[test]
     fn wrong_ports_are_named_with_their_value() {
-        for text in ["", "0", "x", "1-", "70000", "any:", "any:-1", "0-3"] {
+        for text in ["", "0", "x", "1-", "70000", "any:", "any:-1", "0-3", "9-8"] {
             let error = text.parse::<Ports>().unwrap_err();
             assert_eq!(error, PortsError::Form(text.to_owned()));
         }
-        for (text, count) in [("any:0", 0), ("9-8", 0), ("1-257", 257)] {
+        for (text, count) in [("any:0", 0), ("1-257", 257)] {
             let error = text.parse::<Ports>().unwrap_err();
             assert!(error.to_string().contains(&format!("are {count} ports")));
         }

@@ -2,7 +2,7 @@
 
 use std::{
     fmt, io,
-    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
+    net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs as _},
     ops::RangeInclusive,
     str::FromStr,
 };
@@ -29,7 +29,7 @@ struct Place {
 pub enum RemotesError {
     /// Neither of the forms.
     #[error(
-        "`{0}` is none of `host:4433`, `192.0.2.7:4433-4448` and `[2001:db8::7]:4433`; the port cannot be 0"
+        "`{0}` is none of `host:4433`, `192.0.2.7:4433-4448` and `[2001:db8::7]:4433`; ports are 1 to 65535, the lower one first"
     )]
     Form(String),
     /// None, or more than are of use.
@@ -40,6 +40,11 @@ pub enum RemotesError {
         /// How many these are.
         count: usize,
     },
+    /// Looks like an address, and is none: no name server is asked for it.
+    #[error(
+        "`{0}` is no IP address: IPv4 has four numbers of up to 255 without leading zeros, IPv6 up to eight groups of hexadecimal digits"
+    )]
+    Address(String),
     /// The name stands for nothing.
     #[error("cannot resolve `{host}`: {source}; check the name, or give an address")]
     Resolve {
@@ -79,6 +84,9 @@ impl Place {
         let ports = range(ports).ok_or_else(form)?;
         if host.is_empty() {
             return Err(form());
+        }
+        if is_mistyped_address(host) {
+            return Err(RemotesError::Address(host.to_owned()));
         }
         Ok(Self {
             host: host.to_owned(),
@@ -163,6 +171,18 @@ impl Remotes {
     }
 }
 
+/// Tells if it is written like an address and is none. A name server would be asked for seconds, and say that the name is
+/// wrong. What follows `%` is an interface.
+fn is_mistyped_address(host: &str) -> bool {
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit());
+    let is_like_one = match host.split_once('%') {
+        Some((address, _)) => return address.parse::<Ipv6Addr>().is_err(),
+        None if host.contains(':') => true,
+        None => host.split('.').count() == 4 && host.split('.').all(digits),
+    };
+    is_like_one && host.parse::<IpAddr>().is_err()
+}
+
 /// Two names may stand for the same address.
 fn add(all: &mut Vec<SocketAddr>, found: Vec<SocketAddr>) {
     for address in found {
@@ -175,6 +195,32 @@ fn add(all: &mut Vec<SocketAddr>, found: Vec<SocketAddr>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mistyped_address_is_refused_before_a_name_server_is_asked() {
+        for (given, host) in [
+            ("198.51.100.256:4433", "198.51.100.256"),
+            ("192.0.2.1:1,198.51.100.07:4433", "198.51.100.07"),
+            ("[2001:db8::7::1]:4433", "2001:db8::7::1"),
+            ("[2001:db8::g]:4433", "2001:db8::g"),
+            ("[fe80::g%eth0]:4433", "fe80::g%eth0"),
+        ] {
+            let error = given.parse::<Remotes>().unwrap_err();
+            assert!(
+                matches!(&error, RemotesError::Address(it) if it == host),
+                "{given}: {error}"
+            );
+        }
+        for given in [
+            "198.51.100.255:1",
+            "[::1]:1",
+            "[fe80::1%eth0]:1",
+            "7.example:1",
+            "4.3.2.1.example:1",
+        ] {
+            assert!(given.parse::<Remotes>().is_ok(), "{given}");
+        }
+    }
 
     #[tokio::test]
     async fn looking_up_is_resolving() {
@@ -201,9 +247,21 @@ mod tests {
         let peer: Remotes = "[::1]:9".parse().unwrap();
         assert_eq!(peer.to_string(), "[::1]:9");
         assert_eq!(peer.resolve().unwrap(), ["[::1]:9".parse().unwrap()]);
-        for text in ["", "host", ":1", "::1:9", "host:0", "host:1-999", "[::1:9"] {
-            assert!(text.parse::<Remotes>().is_err(), "{text}");
+        for text in [
+            "",
+            "host",
+            ":1",
+            "::1:9",
+            "host:0",
+            "host:70000",
+            "host:9-8",
+            "[::1:9",
+        ] {
+            let error = text.parse::<Remotes>().unwrap_err();
+            assert!(matches!(error, RemotesError::Form(_)), "{text}: {error}");
         }
+        let many = "host:1-999".parse::<Remotes>();
+        assert!(matches!(many, Err(RemotesError::Count { count: 999, .. })));
     }
 
     #[test]

@@ -43,9 +43,10 @@ impl Arrival {
 
     const fn of(meta: &RecvMeta) -> Self {
         let ecn = match meta.ecn {
-            None => Ecn::NotCapable,
             Some(EcnCodepoint::Ce) => Ecn::CongestionExperienced,
-            Some(_) => Ecn::Capable,
+            Some(EcnCodepoint::Ect0) => Ecn::Capable,
+            // Nobody sends ECT(1) here.
+            None | Some(EcnCodepoint::Ect1) => Ecn::NotCapable,
         };
         Self {
             remote: meta.addr,

@@ -28,10 +28,10 @@ async fn dropping_a_send_cancels_it() {
         }
     });
     assert_eq!(statistics.await.messages_undelivered, 1);
-    // With nothing under way it closes at once.
+    // With nothing under way it closes at once, and does not take all that it may.
     let start = Instant::now();
-    client.close(SOON).await;
-    assert!(start.elapsed() < Duration::from_secs(1));
+    client.close(2 * SOON).await;
+    assert!(start.elapsed() < SOON);
 }
 
 #[tokio::test]

@@ -62,7 +62,10 @@ fn in_memory_test() {
 fn group_send() {
     let reported = run("group_send");
     assert!(reported.contains("that is a majority"), "{reported}");
-    assert!(reported.contains("does not have it"), "{reported}");
+    assert!(
+        reported.contains("replica 3 does not have it"),
+        "{reported}"
+    );
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn config(ip: IpAddr, ports: Ports) -> EndpointConfig {
     config.and_then(|it| it.with_ports(ports)).unwrap()
 }
 
-async fn pair(network: &MemoryNetwork) -> (Endpoint, Endpoint, PeerId) {
+pub(super) async fn pair(network: &MemoryNetwork) -> (Endpoint, Endpoint, PeerId) {
     let client = network.bind(config(CLIENT, Ports::Any(2))).await.unwrap();
     let server = network.bind(config(SERVER, Ports::one(4433))).await;
     let server = server.unwrap();

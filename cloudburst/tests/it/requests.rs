@@ -5,10 +5,11 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use cloudburst::{
     Endpoint, Failure, FailureReason, PeerId, Quotas, Received, ReplyError, RequestError, blocking,
+    memory::MemoryNetwork,
 };
 use tokio::sync::{Notify, watch};
 
-use super::{SOON, answering, config, pair, within};
+use super::{SOON, answering, config, in_memory, pair, within};
 
 #[tokio::test]
 async fn requests_are_answered() {
@@ -47,9 +48,10 @@ async fn a_message_is_no_request() {
     assert_eq!(error, ReplyError::NotARequest);
 }
 
-#[tokio::test]
+/// This is in a network in memory: on a machine that stands still for so long it would not be delivered in time.
+#[tokio::test(start_paused = true)]
 async fn a_request_that_nobody_answers_says_whether_it_was_delivered() {
-    let (client, server, peer) = pair(config(4), config(1)).await;
+    let (client, server, peer) = in_memory::pair(&MemoryNetwork::new(1)).await;
     let wait = Duration::from_millis(300);
     let error = client.request(peer, "?", wait).await.unwrap_err();
     let expected = RequestError::TimedOut {
@@ -109,9 +111,10 @@ impl Endless {
     }
 }
 
-#[tokio::test]
+/// This is in a network in memory: on a machine that stands still for so long the handler would not even begin.
+#[tokio::test(start_paused = true)]
 async fn a_handler_ends_when_nobody_waits_for_its_reply() {
-    let (client, server, peer) = pair(config(2), config(1)).await;
+    let (client, server, peer) = in_memory::pair(&MemoryNetwork::new(1)).await;
     let endless = Endless::default();
     tokio::spawn(endless.clone().serve(server.clone()));
     // Its time is over.

@@ -38,11 +38,25 @@ pub(crate) enum Scenario {
     Incast,
     /// Short TCP flows beside a backlog of messages.
     Short,
+    /// One sender alone, through a queue that marks (CoDel, RFC 8289).
+    Marked,
+    /// Beside one cubic flow that heeds marks, through such a queue.
+    Ecn,
 }
 
 impl Scenario {
     pub(crate) fn all() -> &'static [Self] {
         Self::value_variants()
+    }
+
+    /// Whether it is measured between namespaces, too: their bottleneck is drop-tail.
+    pub(crate) fn has_namespaces(self) -> bool {
+        !self.is_marked()
+    }
+
+    /// Whether its bottleneck has a queue that marks.
+    pub(crate) fn is_marked(self) -> bool {
+        matches!(self, Self::Marked | Self::Ecn)
     }
 
     /// Its name on the command line.
@@ -146,6 +160,7 @@ pub(crate) fn cells(is_quick: bool) -> Vec<Cell> {
             (Scenario::Silent | Scenario::Loss90 | Scenario::Blackout, _) => {
                 (&[10.0, 100.0][..], &[1.0, 50.0][..], &[1.0][..])
             }
+            (Scenario::Marked | Scenario::Ecn, false) => (some.0, some.1, &[4.0][..]),
             (_, false) => some,
             (_, true) => few,
         };

@@ -1,5 +1,7 @@
 //! What a flow is to the world: a sender and a receiver on both sides of the bottleneck.
 
+use cloudburst_proto::Ecn;
+
 use crate::series::Counts;
 
 /// A packet on its way.
@@ -10,6 +12,7 @@ pub(crate) struct Packet {
     pub(crate) path: u16,
     /// Bytes on the wire, with the headers of IP and above.
     pub(crate) bytes: usize,
+    pub(crate) ecn: Ecn,
     pub(crate) payload: Payload,
 }
 
@@ -20,8 +23,12 @@ pub(crate) enum Payload {
     Datagram(Vec<u8>),
     /// A segment of a stream, with the number of the packet and of the segment.
     Segment { packet: u64, segment: u64 },
-    /// Numbers of packets that have arrived since the acknowledgement before.
-    Acknowledgement(Vec<u64>),
+    /// Packets that have arrived since the acknowledgement before.
+    Acknowledgement {
+        packets: Vec<u64>,
+        /// Some of them were marked.
+        is_marked: bool,
+    },
 }
 
 /// Packets that a flow sends in both directions.

@@ -1,8 +1,11 @@
-//! The bottleneck: a link with a drop-tail queue that everybody's packets go through.
+//! The bottleneck: a link with a queue that everybody's packets go through, drop-tail or with CoDel.
 
 use std::collections::VecDeque;
 
+use cloudburst_proto::Ecn;
+
 use crate::{
+    codel::Codel,
     flow::Packet,
     random::Random,
     series::{Counts, Series},
@@ -15,8 +18,10 @@ pub(crate) struct Link {
     limit_bytes: usize,
     /// The share that is lost by chance before it gets to the queue.
     loss: f64,
-    queue: VecDeque<Packet>,
+    /// When each packet came, and the packet.
+    queue: VecDeque<(u64, Packet)>,
     queued_bytes: usize,
+    codel: Option<Codel>,
     /// One second of each flow's counts after the other, in short bins.
     pub(crate) series: Series,
 }
@@ -38,7 +43,16 @@ impl Link {
             loss: 0.0,
             queue: VecDeque::new(),
             queued_bytes: 0,
+            codel: None,
             series,
+        }
+    }
+
+    /// Marks packets that have waited for too long and are capable of ECN, and drops others.
+    pub(crate) fn with_codel(self) -> Self {
+        Self {
+            codel: Some(Codel::default()),
+            ..self
         }
     }
 
@@ -70,7 +84,7 @@ impl Link {
             return Enqueued::Dropped;
         }
         let is_idle = self.queue.is_empty();
-        self.queue.push_back(packet);
+        self.queue.push_back((now, packet));
         self.queued_bytes += bytes;
         self.series.note_queue(now, self.queued_bytes);
         if is_idle {
@@ -81,16 +95,35 @@ impl Link {
 
     /// The packet at the head is through. Returns it, and when the next will be.
     pub(crate) fn finish(&mut self, now: u64) -> Option<(Packet, Option<u64>)> {
-        let packet = self.queue.pop_front()?;
+        let (_, packet) = self.queue.pop_front()?;
         self.queued_bytes -= packet.bytes;
         self.series.note_queue(now, self.queued_bytes);
         let counts: &mut Counts = self.series.at(now, packet.flow);
         counts.through_bytes += packet.bytes as u64;
-        let next = self
-            .queue
-            .front()
-            .map(|next| now + self.time_of(next.bytes));
+        self.control_delay(now);
+        let next = self.queue.front();
+        let next = next.map(|(_, next)| now + self.time_of(next.bytes));
         Some((packet, next))
+    }
+
+    /// Marks the packet that is sent next, or drops it and those behind it, if CoDel says so.
+    fn control_delay(&mut self, now: u64) {
+        let Some(codel) = &mut self.codel else {
+            return;
+        };
+        while let Some((came, packet)) = self.queue.front_mut()
+            && codel.is_hit(now, now - *came, self.queued_bytes)
+        {
+            let counts = self.series.at(now, packet.flow);
+            if packet.ecn != Ecn::NotCapable {
+                packet.ecn = Ecn::CongestionExperienced;
+                counts.marked += 1;
+                return;
+            }
+            counts.dropped += 1;
+            self.queued_bytes -= packet.bytes;
+            self.queue.pop_front();
+        }
     }
 }
 
@@ -104,7 +137,11 @@ mod tests {
             flow: 0,
             path: 0,
             bytes: 1_000,
-            payload: Payload::Acknowledgement(Vec::new()),
+            ecn: Ecn::NotCapable,
+            payload: Payload::Acknowledgement {
+                packets: Vec::new(),
+                is_marked: false,
+            },
         }
     }
 
@@ -122,5 +159,31 @@ mod tests {
         assert_eq!(next, Some(2_000_000));
         let counts = link.series.total(0, 0..2_000_000_000);
         assert_eq!((counts.sent, counts.dropped), (5, 2));
+    }
+
+    /// Marked and dropped packets of a queue that stands for a second.
+    fn controlled(ecn: Ecn) -> (u64, u64) {
+        let mut link = Link::new(8e6, 10_000_000, Series::new(2_000_000_000, 1)).with_codel();
+        let mut random = Random::new(1);
+        for _ in 0..1_000 {
+            link.enqueue(0, Packet { ecn, ..packet() }, &mut random);
+        }
+        let (mut now, mut through) = (1_000_000, 0);
+        while let Some((packet, next)) = link.finish(now) {
+            through += 1;
+            assert!(ecn == Ecn::Capable || packet.ecn == ecn);
+            now = next.unwrap_or(now);
+        }
+        let counts = link.series.total(0, 0..2_000_000_000);
+        assert_eq!(through + counts.dropped, 1_000);
+        (counts.marked, counts.dropped)
+    }
+
+    #[test]
+    fn queue_that_stands_marks_what_is_capable_and_drops_the_rest() {
+        let (marked, dropped) = controlled(Ecn::Capable);
+        assert!(marked > 10 && dropped == 0, "{marked} {dropped}");
+        let (marked, dropped) = controlled(Ecn::NotCapable);
+        assert!(marked == 0 && dropped > 10, "{marked} {dropped}");
     }
 }

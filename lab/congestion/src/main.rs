@@ -2,6 +2,7 @@
 //! xtask` builds and calls it.
 
 mod cell;
+mod codel;
 mod cubic;
 mod flow;
 mod link;
@@ -54,7 +55,7 @@ struct Arguments {
     #[arg(long)]
     resume: bool,
     /// Measure with the command itself, in real time between network namespaces, beside iperf3's cubic:
-    /// 10 and 100 Mbit/s, 10 and 50 ms, all scenarios; incast with the library, beside TCP and QUIC.
+    /// 10 and 100 Mbit/s, 10 and 50 ms, all scenarios without marks; incast with the library, beside TCP and QUIC.
     /// Takes three quarters of an hour. Needs root, tc, nft, iperf3 and /dev/net/tun.
     #[arg(long, conflicts_with_all = ["quick", "jobs"])]
     namespaces: bool,

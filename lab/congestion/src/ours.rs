@@ -3,8 +3,8 @@
 use std::{collections::HashMap, net::SocketAddr, time::Duration};
 
 use cloudburst_proto::{
-    Ecn, Event, FourTuple, MessageKind, PeerId, SecretKey, Security, SendId, SocketId, Time,
-    Transport, TransportConfig,
+    Event, FourTuple, MessageKind, PeerId, SecretKey, Security, SendId, SocketId, Time, Transport,
+    TransportConfig,
 };
 
 use crate::flow::{Flow, Load, Outbox, Packet, Payload};
@@ -167,6 +167,7 @@ fn transmit(
             flow,
             path: transmit.four_tuple.socket.0,
             bytes: datagram.len() + HEADER_BYTES,
+            ecn: transmit.ecn,
             payload: Payload::Datagram(datagram.to_vec()),
         }));
     }
@@ -175,7 +176,7 @@ fn transmit(
 fn take(machine: &mut Transport, now: u64, from: u8, packet: Packet) {
     if let Payload::Datagram(mut datagram) = packet.payload {
         let four_tuple = four_tuple(from, packet.path);
-        machine.handle_datagram(clock(now), four_tuple, Ecn::NotCapable, &mut datagram);
+        machine.handle_datagram(clock(now), four_tuple, packet.ecn, &mut datagram);
     }
 }
 

@@ -36,6 +36,8 @@ pub(crate) fn measure(cell: &Cell, is_quick: bool) -> Outcome {
         Scenario::Messages => beside::messages(cell, is_quick),
         Scenario::Shared => beside::shared(cell, is_quick),
         Scenario::Short => crowds::short(cell, is_quick),
+        Scenario::Marked => beside::marked(cell, is_quick),
+        Scenario::Ecn => beside::ecn(cell, is_quick),
         Scenario::Twenty => crowds::twenty(cell, is_quick),
         Scenario::Incast => crowds::incast(cell, is_quick),
         Scenario::Drop => changes::drop(cell),
@@ -49,6 +51,10 @@ pub(crate) fn measure(cell: &Cell, is_quick: bool) -> Outcome {
 fn world(cell: &Cell, duration: u64, flows: Vec<Box<dyn Flow>>) -> World {
     let series = Series::new(duration, flows.len());
     let link = Link::new(cell.bits_per_s(), cell.queue_bytes(), series);
+    let link = match cell.scenario.is_marked() {
+        true => link.with_codel(),
+        false => link,
+    };
     World::new(link, cell.rtt_ns(), cell.seed, flows)
 }
 
@@ -89,6 +95,11 @@ fn ours(cell: &Cell, flow: usize, load: Load) -> Box<dyn Flow> {
 /// Cubic as TCP sends: what the window allows leaves at once.
 fn tcp(flow: usize, load: Load) -> Box<dyn Flow> {
     Box::new(Stream::new(flow, load, false))
+}
+
+/// The same, with marks heeded (ECN).
+fn tcp_with_ecn(flow: usize, load: Load) -> Box<dyn Flow> {
+    Box::new(Stream::new(flow, load, false).with_ecn())
 }
 
 /// Cubic as QUIC sends: paced.
@@ -185,6 +196,16 @@ mod tests {
     #[test]
     fn a_link_that_changes_is_followed() {
         holds(Scenario::Drop, &[(10.0, 10.0, 1.0)]);
+    }
+
+    #[test]
+    fn queue_that_marks_stays_short_and_drops_nothing() {
+        holds(Scenario::Marked, &[(10.0, 50.0, 4.0)]);
+    }
+
+    #[test]
+    fn queue_that_marks_is_shared_with_who_heeds_marks() {
+        holds(Scenario::Ecn, &[(10.0, 50.0, 4.0)]);
     }
 
     #[test]

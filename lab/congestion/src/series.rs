@@ -15,6 +15,8 @@ pub(crate) struct Counts {
     pub(crate) dropped: u64,
     /// Packets that were lost by chance.
     pub(crate) lost: u64,
+    /// Packets that the queue marked.
+    pub(crate) marked: u64,
     /// Bytes that went through the bottleneck.
     pub(crate) through_bytes: u64,
     /// Bytes that an application got.
@@ -32,6 +34,7 @@ impl Counts {
         self.sent_bytes += other.sent_bytes;
         self.dropped += other.dropped;
         self.lost += other.lost;
+        self.marked += other.marked;
         self.through_bytes += other.through_bytes;
         self.goodput_bytes += other.goodput_bytes;
     }
@@ -66,6 +69,13 @@ impl Series {
     pub(crate) fn note_queue(&mut self, now: u64, bytes: usize) {
         let bin = self.bin(now);
         self.queue_bytes[bin] = self.queue_bytes[bin].max(bytes);
+    }
+
+    /// The longest queue of each bin that begins in a span of time, in bytes.
+    pub(crate) fn queues(&self, span: Range<u64>) -> Vec<f64> {
+        let bins = self.queue_bytes.iter().enumerate();
+        let bins = bins.filter(|(bin, _)| span.contains(&(*bin as u64 * self.bin_ns)));
+        bins.map(|(_, bytes)| *bytes as f64).collect()
     }
 
     /// Sums of the bins that begin in a span of time.

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use cloudburst_proto::Ecn;
+
 use crate::{
     cubic::Cubic,
     flow::{Flow, Load, Outbox, Packet, Payload},
@@ -24,6 +26,8 @@ const INITIAL_ROUND_TRIP: u64 = 333_000_000;
 pub(crate) struct Stream {
     flow: usize,
     cubic: Cubic,
+    /// Its packets are capable of ECN, and a mark counts as a loss does (RFC 3168 §6.1.2).
+    has_ecn: bool,
     /// Paces at 1.25 windows in a round trip, as QUIC does; without, all leaves at once.
     is_paced: bool,
     load: Load,
@@ -53,6 +57,7 @@ struct Received {
     beyond: BTreeSet<u64>,
     goodput: u64,
     unacknowledged: Vec<u64>,
+    is_marked: bool,
     highest: u64,
     due: Option<u64>,
 }
@@ -63,6 +68,7 @@ impl Stream {
         Self {
             flow,
             cubic: Cubic::default(),
+            has_ecn: false,
             is_paced,
             load,
             next_message: 0,
@@ -80,6 +86,14 @@ impl Stream {
             paced_until: 0,
             received: Received::default(),
             completions: Vec::new(),
+        }
+    }
+
+    /// Has its packets be marked where they would be dropped.
+    pub(crate) fn with_ecn(self) -> Self {
+        Self {
+            has_ecn: true,
+            ..self
         }
     }
 
@@ -132,9 +146,13 @@ impl Stream {
             lost |= packet >= self.recovery_until;
         }
         if lost {
-            self.recovery_until = self.next_packet;
-            self.cubic.lost();
+            self.reduce();
         }
+    }
+
+    fn reduce(&mut self) {
+        self.recovery_until = self.next_packet;
+        self.cubic.lost();
     }
 
     fn send(&mut self, now: u64, out: &mut Outbox) -> Option<u64> {
@@ -165,6 +183,11 @@ impl Stream {
                 flow: self.flow,
                 path: 0,
                 bytes: WIRE_BYTES,
+                ecn: if self.has_ecn {
+                    Ecn::Capable
+                } else {
+                    Ecn::NotCapable
+                },
                 payload: Payload::Segment { packet, segment },
             });
         }
@@ -185,6 +208,7 @@ impl Stream {
 
 impl Flow for Stream {
     fn arrived(&mut self, now: u64, packet: Packet) {
+        self.received.is_marked |= packet.ecn == Ecn::CongestionExperienced;
         let Payload::Segment { packet, segment } = packet.payload else {
             return;
         };
@@ -210,7 +234,7 @@ impl Flow for Stream {
     }
 
     fn returned(&mut self, now: u64, packet: Packet) {
-        let Payload::Acknowledgement(packets) = packet.payload else {
+        let Payload::Acknowledgement { packets, is_marked } = packet.payload else {
             return;
         };
         let largest = packets.iter().copied().max().unwrap_or(0);
@@ -238,17 +262,22 @@ impl Flow for Stream {
         self.timeouts = 0;
         self.timer = now + self.timeout();
         self.find_losses(largest);
+        if is_marked && largest >= self.recovery_until {
+            self.reduce();
+        }
     }
 
     fn drive(&mut self, now: u64, out: &mut Outbox) -> Option<u64> {
         if self.received.due.is_some_and(|due| due <= now) {
             self.received.due = None;
             let packets = core::mem::take(&mut self.received.unacknowledged);
+            let is_marked = core::mem::take(&mut self.received.is_marked);
             out.back.push(Packet {
                 flow: self.flow,
                 path: 0,
                 bytes: ACKNOWLEDGEMENT_BYTES,
-                payload: Payload::Acknowledgement(packets),
+                ecn: Ecn::NotCapable,
+                payload: Payload::Acknowledgement { packets, is_marked },
             });
         }
         let next_message = self.take_messages(now);

@@ -18,6 +18,7 @@ pub mod pages;
 pub mod plot;
 pub mod results;
 pub mod rig;
+pub mod rows;
 pub mod shell;
 pub mod widths;
 

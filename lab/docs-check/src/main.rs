@@ -6,7 +6,8 @@ use std::{fs, net::SocketAddr, path::PathBuf, process::ExitCode, time::Instant};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use docs_check::{
-    Faults, blocks, commands, dashboard::Recording, figures, links, narrow, pages, results, widths,
+    Faults, blocks, commands, dashboard::Recording, figures, links, narrow, pages, results, rows,
+    widths,
 };
 
 /// Draw the book's figures, and hold the book against what there is.
@@ -54,8 +55,11 @@ fn main() -> Result<ExitCode> {
             for line in figures::draw(&root)? {
                 println!("{line}");
             }
-            for line in results::write(&root, &pages::read(&root)?)? {
-                println!("{line}");
+            let written = [results::write, rows::write];
+            for write in written {
+                for line in write(&root, &pages::read(&root)?)? {
+                    println!("{line}");
+                }
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -86,6 +90,7 @@ fn main() -> Result<ExitCode> {
     };
     report("figures", &|| figures::check(&root, &pages))?;
     report("results", &|| results::check(&root, &pages))?;
+    report("rows", &|| rows::check(&root, &pages))?;
     report("links of the book", &|| links::check_html(&book))?;
     report("widths of the book", &|| widths::check(&book))?;
     report("links of other pages", &|| {

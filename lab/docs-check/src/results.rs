@@ -4,6 +4,14 @@
 //! A block stands between `<!-- results: T1 -->` and `<!-- end of results -->`: an item with its checks and pictures.
 //! `verdicts: T1 T2` is a table of items, and `table: t13-table.csv` a table of one file. What no file holds has
 //! `<!-- by hand: REASON -->` in front.
+//!
+//! `results` has each item once. Directories beside it that are called `results-NAME` have some of them once more, from
+//! other runs, as of more flows: their checks stand in columns beside the others, and `table: results-NAME/t13-table.csv`
+//! is of theirs. `packets: all` is where figures on real packets come from, which some items have a column of.
+
+pub(crate) mod kept;
+pub(crate) mod packets;
+mod paragraphs;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,39 +19,29 @@ use std::{
     path::Path,
 };
 
-use anyhow::{Context, Result, bail};
-use serde::Deserialize;
+use anyhow::{Context, Result, bail, ensure};
 
+use self::{
+    kept::{Check, Kept, Provenance, is_paper},
+    packets::Packets,
+    paragraphs::{Paragraph, paragraphs, words},
+};
 use crate::{Faults, numbers::Values, pages::Page};
 
-/// Directory of the results, below the root.
-const RESULTS: &str = "docs/src/reproduction/results";
-/// Pages that may have blocks of them.
+/// Pages that may have blocks of results.
 const PAGES: &str = "docs/src/reproduction";
-/// Letters of a commit that are shown.
-const COMMIT: usize = 10;
-
-/// Provenance of one item's files.
-#[derive(Clone, Debug, Deserialize)]
-struct Provenance {
-    item: String,
-    title: String,
-    verdict: String,
-    command: String,
-    seeds: String,
-    commit: String,
-    date: String,
-    rows: String,
-}
+/// Directory of the results, beside the pages.
+const RESULTS: &str = "results";
+/// What names of directories with further results begin with.
+const FURTHER: &str = "results-";
 
 /// All results that are kept.
 #[derive(Debug, Default)]
 pub struct Results {
-    items: BTreeMap<String, Provenance>,
-    /// Header and rows of each CSV file.
-    tables: BTreeMap<String, Vec<Vec<String>>>,
-    /// Title of each picture.
-    pictures: BTreeMap<String, String>,
+    kept: Kept,
+    /// Of some items once more, by name of the directory.
+    further: BTreeMap<String, Kept>,
+    packets: Option<Packets>,
 }
 
 impl Results {
@@ -52,36 +50,24 @@ impl Results {
     /// # Errors
     /// When a file cannot be read or is not what its name says.
     pub fn read(root: &Path) -> Result<Self> {
-        let directory = root.join(RESULTS);
-        let mut results = Self::default();
-        if !directory.is_dir() {
-            return Ok(results);
+        let pages = root.join(PAGES);
+        if !pages.join(RESULTS).is_dir() {
+            return Ok(Self::default());
         }
-        for entry in fs::read_dir(&directory)? {
-            let path = entry?.path();
-            let name = path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            let read = || match path.extension().and_then(|it| it.to_str()) {
-                Some("csv") => Ok((Some(records(&path)?), None)),
-                Some("svg") => Ok((None, Some(title(&path)?))),
-                _ => bail!("it is neither CSV nor SVG"),
-            };
-            let (table, picture) = read().with_context(|| format!("in {RESULTS}/{name}"))?;
-            results.tables.extend(table.map(|it| (name.clone(), it)));
-            results.pictures.extend(picture.map(|it| (name, it)));
+        let mut further = BTreeMap::new();
+        for entry in fs::read_dir(&pages)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with(FURTHER) && entry.path().is_dir() {
+                further.insert(name.clone(), Kept::read(root, &name)?);
+            }
         }
-        let provenance = directory.join("provenance.csv");
-        let mut csv = csv::Reader::from_path(&provenance)
-            .with_context(|| format!("cannot read {}", provenance.display()))?;
-        for row in csv.deserialize() {
-            let it: Provenance = row.context("in provenance.csv")?;
-            results.items.insert(it.item.clone(), it);
-        }
-        results.tables.remove("provenance.csv");
-        Ok(results)
+        let kept = Kept::read(root, RESULTS)?;
+        Ok(Self {
+            kept,
+            further,
+            packets: Packets::read(root)?,
+        })
     }
 
     /// A page's text with its blocks as the results make them.
@@ -89,39 +75,17 @@ impl Results {
     /// # Errors
     /// When a block has no end, or is of something that is not there.
     pub fn expand(&self, text: &str) -> Result<String> {
-        let mut expanded = String::new();
-        let mut lines = text.lines();
-        while let Some(line) = lines.next() {
-            expanded += line;
-            expanded.push('\n');
-            let Some((kind, of)) = block(line) else {
-                continue;
-            };
-            let indent = &line[..line.len() - line.trim_start().len()];
-            let made = match kind {
-                "verdicts" => self.verdicts(of)?,
-                "table" => self.table(of)?,
-                _ => self.item(of)?,
-            };
-            for line in made.lines() {
-                if !line.is_empty() {
-                    expanded += indent;
-                }
-                expanded += line;
-                expanded.push('\n');
-            }
-            let end = format!("<!-- end of {kind} -->");
-            let Some(end) = lines.by_ref().find(|it| it.trim() == end) else {
-                bail!("{line:?} has no {end:?}");
-            };
-            expanded += end;
-            expanded.push('\n');
-        }
-        Ok(expanded)
+        expand(text, block, |kind, of| match kind {
+            "verdicts" => self.verdicts(of),
+            "table" => self.table(of),
+            "packets" => Ok(self.packets()?.table()),
+            _ => self.item(of),
+        })
     }
 
     fn of(&self, item: &str) -> Result<&Provenance> {
-        self.items
+        self.kept
+            .items
             .get(item)
             .with_context(|| format!("there are no results of {item}"))
     }
@@ -136,65 +100,136 @@ impl Results {
     }
 
     fn table(&self, file: &str) -> Result<String> {
-        let rows = self.tables.get(file);
-        let rows = rows.with_context(|| format!("there is no {RESULTS}/{file}"))?;
+        let rows = match file.split_once('/') {
+            Some((set, file)) => self.further.get(set).and_then(|it| it.tables.get(file)),
+            None => self.kept.tables.get(file),
+        };
+        let place = match file.contains('/') {
+            true => format!("{PAGES}/{file}"),
+            false => format!("{}/{file}", self.kept.path()),
+        };
+        let rows = rows.with_context(|| format!("there is no {place}"))?;
         Ok(format!("\n{}\n", markdown(rows)))
+    }
+
+    fn packets(&self) -> Result<&Packets> {
+        let packets = self.packets.as_ref();
+        packets.context("there are no figures of real packets")
     }
 
     fn item(&self, item: &str) -> Result<String> {
         let it = self.of(item)?;
-        let id = item.to_lowercase();
-        let checks = format!("{id}-checks.csv");
-        let rows = self.tables.get(&checks);
-        let rows = rows.with_context(|| format!("there is no {RESULTS}/{checks}"))?;
-        let commit = it.commit.get(..COMMIT).unwrap_or(&it.commit);
-        let mut text = format!(
-            "\n### {item}: {}\n\n**{}**: `{}`, seeds {}, commit `{commit}`, {}; [rows](results/{}), [checks](results/{checks}).\n\n",
-            it.title, it.verdict, it.command, it.seeds, it.date, it.rows,
-        );
-        if rows.len() > 1 {
-            let short = rows.iter().enumerate().map(|(number, row)| {
-                let mut row = row.clone();
-                if let Some(verdict) = row.last_mut() {
-                    *verdict = if number == 0 {
-                        String::new()
-                    } else {
-                        shortened(verdict)
-                    };
-                }
-                row
+        let statement = it.statement(RESULTS);
+        let mut text = format!("\n### {item}: {}\n\n{statement}.\n\n", it.title);
+        for (set, it) in self.further_of(item) {
+            let pictures = set.pictures_of(item).into_iter();
+            let links = pictures.map(|name| match is_paper(name) {
+                true => format!("[beside the paper]({}/{name})", set.name),
+                false => format!("[{}]({}/{name})", set.pictures[name], set.name),
             });
-            text += &markdown(&short.collect::<Vec<_>>());
+            let links: Vec<String> = links.collect();
+            text += &format!(
+                "With {} {}; pictures: {}.\n\n",
+                it.options(),
+                it.statement(&set.name),
+                links.join(", ")
+            );
+        }
+        let checks = self.checks(item, it)?;
+        if checks.len() > 1 {
+            text += &markdown(&checks);
             text.push('\n');
         }
-        let mine = |name: &&String| {
-            name.strip_prefix(&id)
-                .is_some_and(|it| it.starts_with(['.', '-']))
-        };
-        let mut pictures: Vec<&String> = self.pictures.keys().filter(mine).collect();
-        // The paper's beside ours comes first.
-        pictures.sort_by_key(|it| (!it.ends_with("-paper.svg"), it.len(), (*it).clone()));
-        for name in pictures {
-            let what = match name.ends_with("-paper.svg") {
+        for name in self.kept.pictures_of(item) {
+            let what = match is_paper(name) {
                 true => format!("{item}: what the paper says beside ours."),
-                false => format!("{item}: {}.", self.pictures[name]),
+                false => format!("{item}: {}.", self.kept.pictures[name]),
             };
-            text += &format!("![{what}](results/{name})\n\n");
+            text += &format!("![{what}]({RESULTS}/{name})\n\n");
         }
         Ok(text)
     }
 
-    /// Numbers that checks and tables of an item have.
-    fn values(&self, item: &str) -> Values {
-        let id = item.to_lowercase();
-        let mut values = Values::default();
-        for (name, rows) in &self.tables {
-            let is_mine = name.strip_prefix(&id).is_some_and(|it| it.starts_with("-"));
-            if is_mine {
-                rows.iter().flatten().for_each(|cell| values.add(cell));
+    /// The item where it is kept once more, with where that comes from.
+    fn further_of(&self, item: &str) -> impl Iterator<Item = (&Kept, &Provenance)> {
+        let sets = self.further.values();
+        sets.filter_map(move |set| Some((set, set.items.get(item)?)))
+    }
+
+    /// The table of an item's checks, with its header: ours, and beside it those of further results and of packets.
+    fn checks(&self, item: &str, from: &Provenance) -> Result<Vec<Vec<String>>> {
+        let checks = self.kept.checks(item)?;
+        let mut table = vec![
+            ["check", "paper", "band", "ours", ""]
+                .map(str::to_owned)
+                .to_vec(),
+        ];
+        table.extend(checks.iter().map(Check::cells));
+        for (set, it) in self.further_of(item) {
+            table[0][3] = format!("ours, {}", from.options());
+            let header = Check {
+                ours: it.options(),
+                ..Check::default()
+            };
+            let others = self.same_checks(item, &checks, set)?;
+            for (row, other) in table.iter_mut().zip([header].into_iter().chain(others)) {
+                row.extend([other.ours, other.verdict]);
             }
         }
+        for (row, cell) in table.iter_mut().zip(self.column(item, &checks)?) {
+            row.push(cell);
+        }
+        Ok(table)
+    }
+
+    /// An item's checks in further results, which have to be of the same claims.
+    fn same_checks(&self, item: &str, checks: &[Check], set: &Kept) -> Result<Vec<Check>> {
+        let others = set.checks(item)?;
+        let (path, own) = (set.path(), self.kept.path());
+        ensure!(
+            others.len() == checks.len(),
+            "{path} has other checks of {item} than {own}"
+        );
+        for (one, other) in checks.iter().zip(&others) {
+            ensure!(
+                (&one.name, &one.band) == (&other.name, &other.band),
+                "{path} holds {:?} of {item} against {:?}, where {own} has {:?} and {:?}",
+                other.name,
+                other.band,
+                one.name,
+                one.band
+            );
+        }
+        Ok(others)
+    }
+
+    /// The column of packets with its header; nothing where the item has none.
+    fn column(&self, item: &str, checks: &[Check]) -> Result<Vec<String>> {
+        let Some(packets) = &self.packets else {
+            return Ok(Vec::new());
+        };
+        let names: Vec<&str> = checks.iter().map(|it| it.name.as_str()).collect();
+        let column = packets.column(item, &names)?;
+        let with_header =
+            |it: Vec<String>| ["on packets".to_owned()].into_iter().chain(it).collect();
+        Ok(column.map(with_header).unwrap_or_default())
+    }
+
+    /// Numbers that checks and tables of an item have.
+    fn values(&self, item: &str) -> Values {
+        let mut values = Values::default();
+        for set in self.sets() {
+            set.add_values(item, &mut values);
+        }
+        // What cannot be made is a fault of the item's block.
+        let checks = self.kept.checks(item).unwrap_or_default();
+        let column = self.column(item, &checks).unwrap_or_default();
+        column.iter().for_each(|cell| values.add(cell));
         values
+    }
+
+    fn sets(&self) -> impl Iterator<Item = &Kept> {
+        [&self.kept].into_iter().chain(self.further.values())
     }
 }
 
@@ -233,7 +268,7 @@ pub fn check(root: &Path, pages: &[Page]) -> Result<(String, Faults)> {
         match results.expand(&page.text) {
             Err(error) => faults.push(format!("{place}: {error:#}")),
             Ok(text) if text != page.text => faults.push(format!(
-                "{place}: it is not what {RESULTS} makes; `cargo xtask docs --figures` writes it"
+                "{place}: it is not what {PAGES}/{RESULTS} makes; `cargo xtask docs --figures` writes it"
             )),
             Ok(_) => {}
         }
@@ -255,37 +290,30 @@ pub fn check(root: &Path, pages: &[Page]) -> Result<(String, Faults)> {
             faults.extend(more);
         }
     }
-    for item in results.items.keys() {
+    for item in results.kept.items.keys() {
         for kind in ["verdicts", "results"] {
             if !shown.contains(&(kind.to_owned(), item.clone())) {
                 faults.push(format!(
-                    "{RESULTS}: no page has {item} in a block of {kind}"
+                    "{PAGES}/{RESULTS}: no page has {item} in a block of {kind}"
                 ));
             }
         }
     }
-    faults.extend(results.left_over());
+    for set in results.sets() {
+        faults.extend(set.left_over());
+        let is_alone = |it: &&String| !results.kept.items.contains_key(*it);
+        let alone = set.items.keys().filter(is_alone);
+        faults.extend(alone.map(|it| format!("{}: {RESULTS} has no {it}", set.path())));
+    }
+    let more: usize = results.further.values().map(|it| it.items.len()).sum();
     let summary = format!(
-        "{} items, {numbers} numbers of the text",
-        results.items.len()
+        "{} items, {more} of them from other runs as well, {numbers} numbers of the text",
+        results.kept.items.len()
     );
     Ok((summary, faults))
 }
 
 impl Results {
-    /// Files that belong to no item.
-    fn left_over(&self) -> Faults {
-        let is_known = |name: &str| {
-            let owner = name.split(['.', '-']).next().unwrap_or_default();
-            self.items.keys().any(|it| it.eq_ignore_ascii_case(owner))
-        };
-        let names = self.tables.keys().chain(self.pictures.keys());
-        let strays = names.filter(|it| !is_known(it));
-        strays
-            .map(|it| format!("{RESULTS}/{it}: provenance.csv has no such item"))
-            .collect()
-    }
-
     /// Holds the text of a page between its blocks against the items that its paragraphs name, or all of the page.
     fn check_text(&self, page: &Page, items: &[&str]) -> (usize, Faults) {
         let all: BTreeMap<&str, Values> = items.iter().map(|it| (*it, self.values(it))).collect();
@@ -297,7 +325,7 @@ impl Results {
                 count += 1;
                 if !sought.iter().any(|it| all[it].have(&number)) {
                     faults.push(format!(
-                        "{}: {RESULTS} has no {number} of {}",
+                        "{}: {PAGES}/{RESULTS} has no {number} of {}",
                         page.place(line),
                         sought.join(", ")
                     ));
@@ -308,75 +336,51 @@ impl Results {
     }
 }
 
-/// Text between blank lines that is neither in a block, nor code, nor measured by hand.
-struct Paragraph {
-    line: usize,
-    text: String,
-}
-
-fn paragraphs(text: &str) -> Vec<Paragraph> {
-    let mut found: Vec<Paragraph> = Vec::new();
-    let (mut end, mut is_open, mut is_exempt) = (None, false, false);
-    for (line, text) in (1..).zip(text.lines()) {
-        let trimmed = text.trim();
-        if let Some(mark) = &end {
-            if trimmed == mark {
-                end = None;
-            }
-        } else if let Some((kind, _)) = block(text) {
-            end = Some(format!("<!-- end of {kind} -->"));
-            is_open = false;
-        } else if trimmed.starts_with("```") {
-            end = Some("```".to_owned());
-            is_open = false;
-        } else if trimmed.starts_with("<!-- by hand: ") {
-            (is_open, is_exempt) = (false, true);
-        } else if trimmed.is_empty() {
-            // A comment may have a blank line behind it.
-            is_exempt &= !is_open;
-            is_open = false;
-        } else if is_open {
-            if !is_exempt && let Some(last) = found.last_mut() {
-                last.text.push('\n');
-                last.text += text;
-            }
-        } else {
-            is_open = true;
-            if !is_exempt {
-                found.push(Paragraph {
-                    line,
-                    text: text.to_owned(),
-                });
-            }
-        }
-    }
-    found
-}
-
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|it: char| !it.is_alphanumeric())
-}
-
 /// Kind and subject of a block that begins with this line.
 fn block(line: &str) -> Option<(&str, &str)> {
+    let kinds = ["results", "verdicts", "table", "packets"];
+    comment(line).filter(|it| kinds.contains(&it.0))
+}
+
+/// The two parts of a line that is a comment of the kind `<!-- KIND: SUBJECT -->`.
+pub(crate) fn comment(line: &str) -> Option<(&str, &str)> {
     let inside = line.trim().strip_prefix("<!-- ")?.strip_suffix(" -->")?;
-    let (kind, of) = inside.split_once(": ")?;
-    ["results", "verdicts", "table"]
-        .contains(&kind)
-        .then_some((kind, of))
+    inside.split_once(": ")
 }
 
-/// `outside` for `misses: 0.1 too much`; what depends on something says on what.
-fn shortened(verdict: &str) -> String {
-    match verdict.split_once(": ") {
-        // Results that were kept before have the word of then.
-        Some(("misses", _)) => "outside".to_owned(),
-        Some(("depends on load", _)) | None => verdict.to_owned(),
-        Some((word, _)) => word.to_owned(),
+/// A text with what is made of its blocks between their first and last lines.
+pub(crate) fn expand(
+    text: &str,
+    block: impl Fn(&str) -> Option<(&str, &str)>,
+    make: impl Fn(&str, &str) -> Result<String>,
+) -> Result<String> {
+    let mut expanded = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        expanded += line;
+        expanded.push('\n');
+        let Some((kind, of)) = block(line) else {
+            continue;
+        };
+        let indent = &line[..line.len() - line.trim_start().len()];
+        for line in make(kind, of)?.lines() {
+            if !line.is_empty() {
+                expanded += indent;
+            }
+            expanded += line;
+            expanded.push('\n');
+        }
+        let end = format!("<!-- end of {kind} -->");
+        let Some(end) = lines.by_ref().find(|it| it.trim() == end) else {
+            bail!("{line:?} has no {end:?}");
+        };
+        expanded += end;
+        expanded.push('\n');
     }
+    Ok(expanded)
 }
 
-fn markdown(rows: &[Vec<String>]) -> String {
+pub(crate) fn markdown(rows: &[Vec<String>]) -> String {
     let mut text = String::new();
     for (number, row) in rows.iter().enumerate() {
         let cells: Vec<String> = row.iter().map(|it| it.replace('|', "\\|")).collect();
@@ -386,24 +390,6 @@ fn markdown(rows: &[Vec<String>]) -> String {
         }
     }
     text
-}
-
-fn records(path: &Path) -> Result<Vec<Vec<String>>> {
-    let mut csv = csv::ReaderBuilder::new()
-        .has_headers(false)
-        .from_path(path)?;
-    let rows = csv
-        .records()
-        .map(|row| Ok(row?.iter().map(str::to_owned).collect()));
-    rows.collect()
-}
-
-/// The picture's title, for those who do not see it.
-fn title(path: &Path) -> Result<String> {
-    let text = fs::read_to_string(path)?;
-    let picture = roxmltree::Document::parse(&text)?;
-    let title = picture.root_element().attribute("aria-label");
-    Ok(title.context("it has no aria-label")?.to_owned())
 }
 
 #[cfg(test)]

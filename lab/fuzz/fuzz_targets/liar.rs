@@ -4,10 +4,7 @@
 #![no_main]
 
 #[path = "../../../cloudburst/crates/proto/tests/support/liar/mod.rs"]
-#[allow(
-    dead_code,
-    reason = "an adversary's world in the tests needs the rest of it"
-)]
+#[allow(dead_code, reason = "the tests' adversary needs the rest of it")]
 mod liar;
 #[path = "../processor_time.rs"]
 mod processor_time;

@@ -21,6 +21,9 @@ pub(crate) struct Arguments {
     /// Print one JSON array instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Measure nothing, and print what the goals come to in an array that --json printed.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) goals: Option<PathBuf>,
     /// Less of everything, for a look in under a minute; other options still count, and what they name is
     /// measured as briefly.
     #[arg(long)]
@@ -29,7 +32,7 @@ pub(crate) struct Arguments {
     /// whole_none, whole_splitter, whole_cloudburst, whole_both. Default: all, or with --quick idle, loss1 and bulk4.
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     scenarios: Option<Vec<Scenario>>,
-    /// Schemes to compare, see below. Default: all.
+    /// Schemes to compare, see below. Default: all but cloudburst with another choice of paths.
     #[arg(long, value_delimiter = ',', value_name = "NAME,...", value_parser = parse_scheme_name)]
     schemes: Option<Vec<String>>,
     /// Sizes of messages in kB (1,000 bytes). Default: 5,10,20,50,93.
@@ -181,7 +184,7 @@ impl Arguments {
             let named = names
                 .as_ref()
                 .map(|it| it.iter().any(|it| it == scheme.name()));
-            if named == Some(false) {
+            if !named.unwrap_or(!scheme.is_named_only()) {
                 continue;
             }
             let mut requirements = scheme.requirements().into_iter();
@@ -258,6 +261,18 @@ mod tests {
         assert_eq!(quick.seeds.len(), 1);
         assert_eq!(quick.workload.sizes, [5_000, 93_000]);
         assert_ne!(quick.out, full.out);
+    }
+
+    #[test]
+    fn variants_of_cloudburst_are_measured_where_they_are_named() {
+        let schemes = |arguments: &[&str]| {
+            let campaign = campaign(arguments).expect("valid");
+            let names = campaign.schemes.iter().map(|it| it.name());
+            names.collect::<Vec<_>>()
+        };
+        let all = schemes(&["--scenarios=idle"]);
+        assert!(all.contains(&"cloudburst") && !all.contains(&"cloudburst_tr"));
+        assert_eq!(schemes(&["--schemes=cloudburst_tr"]), ["cloudburst_tr"]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 pub mod campaign;
 pub mod cell;
+pub mod goals;
 pub mod measurement;
 pub mod output;
 pub mod rig;

@@ -3,7 +3,7 @@
 
 mod arguments;
 
-use std::{process::ExitCode, thread, time::Duration};
+use std::{fs, path::Path, process::ExitCode, thread, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser as _;
@@ -11,8 +11,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use msgbench::{
     campaign::{Campaign, Observer},
     cell::Cell,
-    output,
+    goals, output,
     rig::Rig,
+    summary::Row,
 };
 use tokio::{runtime, signal};
 use tokio_util::sync::CancellationToken;
@@ -42,6 +43,10 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments, cancel: &CancellationToken) -> Result<ExitCode> {
+    if let Some(file) = &arguments.goals {
+        println!("{}", goals::table(&read(file)?).to_text());
+        return Ok(ExitCode::SUCCESS);
+    }
     Rig::require().context("cannot measure here")?;
     let campaign = arguments.campaign()?;
     require_splitter(&campaign).context("cannot measure with splitters at the borders")?;
@@ -74,6 +79,14 @@ fn run(arguments: &Arguments, cancel: &CancellationToken) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads rows that `--json` printed.
+fn read(file: &Path) -> Result<Vec<Row>> {
+    let text =
+        fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    serde_json::from_str(&text)
+        .with_context(|| format!("{} is no array that --json printed", file.display()))
 }
 
 /// Checks what cells with splitters at the borders need, if there are some.

@@ -160,7 +160,7 @@ impl Rig {
             router_b.connect(LAN, &server, HOST_DEVICE)?;
             None
         } else {
-            Some(router_b.connect_delayed(LAN, &server, HOST_DEVICE, delay)?)
+            Some(router_b.connect_delayed_ethernet(LAN, &server, HOST_DEVICE, delay)?)
         };
         for device in PATH_DEVICES {
             router_a.connect(device, &router_b, device)?;
@@ -173,7 +173,7 @@ impl Rig {
             options,
             _delay: delay_line,
         };
-        rig.set_up_sites(delay.is_zero())?;
+        rig.set_up_sites()?;
         rig.route_site_traffic()?;
         rig.set_up_paths(options.rate_mbit)?;
         rig.count_messages()?;
@@ -221,42 +221,36 @@ impl Rig {
         Ok(queues)
     }
 
-    fn set_up_sites(&self, wired: bool) -> Result<(), NamespaceError> {
+    fn set_up_sites(&self) -> Result<(), NamespaceError> {
         let pinned = addresses::pinned();
         let client_addresses =
             [&[addresses::CLIENT, addresses::GENERATORS[0]], &pinned[..]].concat();
         let servers = addresses::servers();
         let server_addresses =
             [&[addresses::SERVER, addresses::GENERATORS[1]], &servers[..]].concat();
-        for (number, router, host, host_addresses, wired) in [
-            (1, &self.router_a, &self.client, client_addresses, true),
-            (2, &self.router_b, &self.server, server_addresses, wired),
+        for (number, router, host, host_addresses) in [
+            (1, &self.router_a, &self.client, client_addresses),
+            (2, &self.router_b, &self.server, server_addresses),
         ] {
             let gateway = site_gateway(number);
             let [router_mac, host_mac] =
                 [1, 2].map(|end| format!("02:00:00:{number:02x}:00:{end:02x}"));
             let mut near = format!("address add {gateway}/24 dev {LAN}\n");
             let mut far = String::new();
-            if wired {
-                let _ = writeln!(near, "link set {LAN} address {router_mac}");
-                let _ = writeln!(far, "link set {HOST_DEVICE} address {host_mac}");
-                let _ = writeln!(far, "{}", neighbour(gateway, &router_mac, HOST_DEVICE));
-            }
+            let _ = writeln!(near, "link set {LAN} address {router_mac}");
+            let _ = writeln!(far, "link set {HOST_DEVICE} address {host_mac}");
+            let _ = writeln!(far, "{}", neighbour(gateway, &router_mac, HOST_DEVICE));
             let _ = writeln!(near, "link set {LAN} up");
             let _ = writeln!(far, "link set {HOST_DEVICE} up");
             for address in host_addresses {
                 let _ = writeln!(far, "address add {address}/24 dev {HOST_DEVICE}");
-                if wired {
-                    let _ = writeln!(near, "{}", neighbour(address, &host_mac, LAN));
-                }
+                let _ = writeln!(near, "{}", neighbour(address, &host_mac, LAN));
             }
             let _ = writeln!(far, "route add default via {gateway}");
             router.run_with_input("ip -batch -", &near)?;
             host.run_with_input("ip -batch -", &far)?;
-            if wired {
-                router.keep_flows_in_order(LAN)?;
-                host.keep_flows_in_order(HOST_DEVICE)?;
-            }
+            router.keep_flows_in_order(LAN)?;
+            host.keep_flows_in_order(HOST_DEVICE)?;
         }
         Ok(())
     }

@@ -23,6 +23,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use ::cloudburst::PathChoice;
 use anyhow::Result;
 use flow_testbed::require::Requirement;
 use futures_util::future::LocalBoxFuture;
@@ -56,6 +57,11 @@ pub trait Scheme: Send + Sync {
 
     /// Returns true for what is measured only where routers keep a queue for Cloudburst.
     fn needs_queue(&self) -> bool {
+        false
+    }
+
+    /// Returns true for what is measured only where it is asked for by its name.
+    fn is_named_only(&self) -> bool {
         false
     }
 
@@ -110,6 +116,11 @@ pub fn all() -> Vec<Arc<dyn Scheme>> {
     vec![
         Arc::new(cloudburst::Cloudburst::default()),
         Arc::new(cloudburst::Cloudburst::reserved()),
+        Arc::new(cloudburst::Cloudburst::balanced(PathChoice::Tr)),
+        Arc::new(cloudburst::Cloudburst::balanced(PathChoice::LetFlow)),
+        Arc::new(cloudburst::Cloudburst::balanced(PathChoice::Drb)),
+        Arc::new(cloudburst::Cloudburst::balanced(PathChoice::Rps)),
+        Arc::new(cloudburst::Cloudburst::balanced(PathChoice::Ecmp)),
         Arc::new(paper::Paper::default()),
         Arc::new(tcp::CUBIC_8),
         Arc::new(tcp::CUBIC_32),

@@ -51,10 +51,7 @@ pub(crate) struct Way {
 
 /// What is known of a message of the peer's.
 #[derive(Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "a box for each message would have to be allocated"
-)]
+#[allow(clippy::large_enum_variant, reason = "a box would be an allocation")]
 pub(crate) enum Arrival {
     UnderWay(Incoming),
     /// It was handed over; its last symbol came at this time.

@@ -13,7 +13,7 @@ use flow_cli::{
 use crate::{
     options::EndpointOptions,
     progress::{Output, Progress},
-    values::{BitRate, Bytes, Seconds},
+    values::{BitRate, Bytes, Seconds, key_number, listening_address},
 };
 
 /// Sends messages that must not wait: erasure-coded, over several paths at once, until the
@@ -117,7 +117,7 @@ pub(crate) struct BeginArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TelemetryArgs {
     /// Serve metrics over HTTP at this address.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = listening_address)]
     pub(crate) metrics: Option<SocketAddr>,
     /// Export metrics and events to the OpenTelemetry collector at this URL, such as
     /// http://127.0.0.1:4318; needs a build with the feature `otlp`. OTEL_EXPORTER_OTLP_ENDPOINT does
@@ -283,7 +283,7 @@ pub(crate) struct KeygenArgs {
     #[arg(long)]
     pub(crate) shared: bool,
     /// The shared key's number, which handshakes name it by.
-    #[arg(long, default_value = "1", requires = "shared")]
+    #[arg(long, default_value = "1", requires = "shared", value_parser = key_number)]
     pub(crate) id: NonZeroU8,
     /// Overwrite the file if there is one.
     #[arg(long)]

@@ -31,7 +31,7 @@ pub(crate) fn report(error: &anyhow::Error, output: Output) -> ExitCode {
 
 /// Tells on standard error why there is no result, whatever was measured.
 pub(crate) fn warn_of_silence(peer: &cloudburst::Remotes) {
-    tracing::warn!(event = "nothing_delivered", %peer, "nothing was delivered; is the peer there, with the same key?");
+    tracing::warn!(event = "nothing_delivered", %peer, "nothing was delivered; is the peer there, and do the keys fit?");
 }
 
 fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {
@@ -48,7 +48,7 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<ExitCode> {
             return Some(ExitCode::NotPermitted);
         }
     }
-    if cause.is::<keygen::FileExists>() {
+    if cause.is::<keygen::InTheWay>() {
         return Some(ExitCode::Conflict);
     }
     if let Some(error) = cause.downcast_ref::<io::Error>() {

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use cloudburst::{Endpoint, PeerId, Received};
+use cloudburst::{Endpoint, Failure, PeerId, Received};
 use tokio::task::JoinSet;
 
 use crate::transfer::{Answer, Arrived, Files, IDLE_AT_MOST, NotAChunk, NotTaken, Stream};
@@ -104,7 +104,14 @@ impl Intake {
         let answer = match result {
             // A version that asks for no answers.
             _ if !received.is_request() => return,
-            Err(error) if error.is::<NotAChunk>() => return,
+            Err(error) if error.is::<NotAChunk>() => {
+                // Who asks for something else, as `cloudburst ping` does, learns why there is no reply.
+                let failure = Failure::refused("files are taken here, and nothing else");
+                if let Err(error) = self.endpoint.fail(&received, failure) {
+                    tracing::debug!(%error, "a request was not refused");
+                }
+                return;
+            }
             Ok(None) => Answer::Taken,
             Ok(Some(arrived)) => Answer::Stored {
                 bytes: arrived.bytes,

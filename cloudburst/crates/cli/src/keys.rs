@@ -18,6 +18,8 @@ pub(crate) enum KeyFileError {
         file: PathBuf,
         source: io::Error,
     },
+    #[error("{option}: {} is no text, and no file of keys; {}", .file.display(), .option.remedy())]
+    NoText { option: KeyOption, file: PathBuf },
     #[error("{option}: {}:{line} is {given}: {}", .file.display(), .option.instead_of(*.given))]
     Misplaced {
         option: KeyOption,
@@ -158,9 +160,14 @@ pub(crate) fn read_own(file: &Path) -> Result<Security, KeyFileError> {
     Ok(Security::SharedKeys(keys))
 }
 
-/// A list of those who may send; empty, nobody may.
+/// A list of those who may send. With none on it the program would serve nobody: it is not read again.
 pub(crate) fn read_allowed(file: &Path) -> Result<Vec<PublicKey>, KeyFileError> {
-    read_public_keys(KeyOption::Allow, file)
+    let option = KeyOption::Allow;
+    let keys = read_public_keys(option, file)?;
+    match keys.is_empty() {
+        true => Err(empty(option, file)),
+        false => Ok(keys),
+    }
 }
 
 /// The peer's key: as text, or the first of a file.
@@ -226,10 +233,16 @@ fn empty(option: KeyOption, file: &Path) -> KeyFileError {
 }
 
 fn read(option: KeyOption, file: &Path) -> Result<String, KeyFileError> {
-    fs::read_to_string(file).map_err(|source| KeyFileError::Read {
-        option,
-        file: file.to_owned(),
-        source,
+    fs::read_to_string(file).map_err(|source| {
+        let file = file.to_owned();
+        match source.kind() {
+            io::ErrorKind::InvalidData => KeyFileError::NoText { option, file },
+            _ => KeyFileError::Read {
+                option,
+                file,
+                source,
+            },
+        }
     })
 }
 
@@ -292,6 +305,23 @@ mod tests {
         let path = list.path().to_str().unwrap();
         assert_eq!(peer_key(path).unwrap(), key);
         assert_eq!(peer_key(&key.to_string()).unwrap(), key);
+    }
+
+    #[test]
+    fn a_list_that_names_nobody_and_a_file_that_is_no_text_are_refused() {
+        let nobody = file("# who may send\n\n");
+        let error = read_allowed(nobody.path()).unwrap_err();
+        assert!(matches!(error, KeyFileError::Empty { .. }), "{error}");
+        let mut no_text = tempfile::NamedTempFile::new().unwrap();
+        no_text.write_all(&[0xff, 0xfe, b'\n']).unwrap();
+        let no_text = no_text.path();
+        for error in [
+            read_own(no_text).unwrap_err(),
+            read_allowed(no_text).unwrap_err(),
+            peer_key(no_text.to_str().unwrap()).unwrap_err(),
+        ] {
+            assert!(matches!(error, KeyFileError::NoText { .. }), "{error}");
+        }
     }
 
     /// The file and its line are named, what it is, and never the key.

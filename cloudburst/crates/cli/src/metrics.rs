@@ -20,8 +20,8 @@ use flow_telemetry::{
 };
 use tokio::runtime::Handle;
 
-pub(crate) use self::families::Figure;
 use self::families::{COUNTERS, Families, GAUGES, OF_PATHS};
+pub(crate) use self::families::{Figure, carries_ecn};
 use crate::{cli::TelemetryArgs, status_page};
 
 /// Paths of a peer that have figures of their own: a fixed set of labels.

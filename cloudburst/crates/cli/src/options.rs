@@ -1,12 +1,15 @@
 //! What all commands that use the network have in common.
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum, ValueHint};
 use cloudburst::{
-    BindError, CongestionControl, Endpoint, EndpointConfig, EndpointConfigError, PeerId, Ports,
-    Reservation, Schedule, Security,
+    BindError, CongestionControl, ConnectError, Endpoint, EndpointConfig, EndpointConfigError,
+    PeerId, Ports, Reservation, Schedule, Security,
 };
 
 use crate::{
@@ -103,11 +106,17 @@ impl EndpointOptions {
         let remotes = peer.peer.lookup().await?;
         let config = change(self.config(ports, security)?)?;
         let endpoint = Endpoint::bind(config).await?;
-        let peer = match key {
-            Some(key) => endpoint.connect_to(key, remotes).await?,
-            None => endpoint.connect(remotes).await?,
+        let connected = match key {
+            Some(key) => endpoint.connect_to(key, remotes).await,
+            None => endpoint.connect(remotes).await,
         };
-        Ok((endpoint, peer))
+        match connected {
+            // The library names a call of its own there.
+            Err(ConnectError::NoSocket { remote }) if !self.bind.is_empty() => {
+                Err(NotReached { remote }.into())
+            }
+            connected => Ok((endpoint, connected?)),
+        }
     }
 
     /// Congestion control as it is asked for.
@@ -147,9 +156,19 @@ impl EndpointOptions {
     }
 }
 
+/// No address of ours that was named can reach the peer.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "--bind: nothing can be sent to {remote} from there: the addresses are not of its family (IPv4 or IPv6), or reach this machine alone"
+)]
+struct NotReached {
+    remote: SocketAddr,
+}
+
 /// Whether an error is one of settings.
 pub(crate) fn is_configuration(error: &(dyn std::error::Error + 'static)) -> bool {
     error.is::<KeyFileError>()
         || error.is::<EndpointConfigError>()
+        || error.is::<NotReached>()
         || matches!(error.downcast_ref(), Some(BindError::NotLocal { .. }))
 }

@@ -10,7 +10,7 @@ use flow_telemetry::{
 };
 use serde_json::{Value, json};
 
-use crate::metrics::{PATHS, mean, read};
+use crate::metrics::{PATHS, carries_ecn, mean, read};
 
 /// The page of an endpoint.
 pub(crate) fn page(endpoint: Endpoint) -> StatusPage {
@@ -67,6 +67,7 @@ fn path(index: usize, peers: &[Vec<PathReport>]) -> Value {
         "dead": of(Health::Dead),
         "unknown": of(Health::Unknown),
         "loss_ratio": mean(|it| Some(it.loss)),
+        "ecn_ratio": mean(carries_ecn),
         "rtt_s": mean(|it| it.rtt.map(|it| it.as_secs_f64())),
         "lag_s": mean(|it| it.lag.map(|it| it.as_secs_f64())),
     })
@@ -102,6 +103,7 @@ const LAYOUT: Layout = Layout {
                 Field::new("dead", "Dead", Format::Count),
                 Field::detail("unknown", "Not known", Format::Count),
                 Field::new("loss_ratio", "Loss", Format::Share),
+                Field::detail("ecn_ratio", "ECN", Format::Share),
                 Field::new("rtt_s", "Round trip", Format::Seconds),
                 Field::detail("lag_s", "Behind the fastest", Format::Seconds),
             ],

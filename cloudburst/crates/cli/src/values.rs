@@ -1,6 +1,6 @@
 //! Values on the command line, with their units.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, net::SocketAddr, num::NonZeroU8, str::FromStr, time::Duration};
 
 /// What is wrong with a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -163,6 +163,21 @@ impl FromStr for Share {
     }
 }
 
+/// Reads an address to serve at, with its port.
+pub(crate) fn listening_address(text: &str) -> Result<SocketAddr, ValueError> {
+    text.parse().map_err(|_| {
+        ValueError(format!(
+            "`{text}` is no address and port; write them like 127.0.0.1:9462, or [::]:9462 for all addresses"
+        ))
+    })
+}
+
+/// Reads the number of a shared key.
+pub(crate) fn key_number(text: &str) -> Result<NonZeroU8, ValueError> {
+    text.parse()
+        .map_err(|_| ValueError(format!("`{text}` is no number of a key; write 1 to 255")))
+}
+
 /// Number and unit.
 fn split(text: &str) -> (&str, &str) {
     let end = text.find(|it: char| it.is_ascii_alphabetic());
@@ -183,6 +198,8 @@ mod tests {
         let points = ["ef", "EF", "cs6", "af41", "0", "63"].map(|it| it.parse::<Dscp>().unwrap().0);
         assert_eq!(points, [46, 46, 48, 34, 0, 63]);
         assert_eq!("0.5".parse(), Ok(Share(0.5)));
+        assert_eq!(key_number("255").unwrap().get(), 255);
+        assert_eq!(listening_address("[::1]:9").unwrap().port(), 9);
     }
 
     #[test]
@@ -216,6 +233,14 @@ mod tests {
         }
         for text in ["", "0", "1.1", "nan"] {
             assert!(text.parse::<Share>().is_err(), "{text}");
+        }
+        for text in ["", "0", "256", "-1", "x"] {
+            let error = key_number(text).unwrap_err().to_string();
+            assert!(error.contains("1 to 255"), "{error}");
+        }
+        for text in ["", "9462", "127.0.0.1", "localhost:9462", "127.0.0.1:70000"] {
+            let error = listening_address(text).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{text}`")), "{error}");
         }
     }
 }

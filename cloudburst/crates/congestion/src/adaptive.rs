@@ -12,14 +12,22 @@ mod start;
 
 use core::time::Duration;
 
-use self::{flows::Flows, recovery::Recovery, start::Start};
+use self::{
+    flows::Flows,
+    recovery::{Recovery, Signal},
+    start::Start,
+};
 use super::{
     Acknowledged, MAX_QUEUES, PathRates,
     chance::Chance,
     cubic::{BETA, Cubic},
     round::Rounds,
 };
-use crate::{MIN_DATAGRAM_BYTES, pacer::Pacer};
+use crate::{
+    MIN_DATAGRAM_BYTES,
+    attempts::{ANY, Attempts, MOST_PAUSE},
+    pacer::Pacer,
+};
 use cloudburst_wire::Time;
 
 /// Datagrams that a peer of which nothing is known is sent at first (RFC 6928).
@@ -35,10 +43,13 @@ const PACING_GAIN: f64 = 1.25;
 /// Datagrams that may leave together however slow the path is.
 const BURST_DATAGRAMS: f64 = 2.0;
 /// And so many by each bottleneck, up to four times as many, where that takes no longer than this at the rate, and no
-/// more than this share of a round trip: a host that wakes for each pair does little else.
+/// more than this share of a round trip: a host that wakes for each pair does little else. Beside bulk transfers a message's
+/// rate is two datagrams in a millisecond.
 const WIDE_DATAGRAMS: f64 = 4.0 * BURST_DATAGRAMS;
-const WIDE_TIME: Duration = Duration::from_millis(1);
+const WIDE_TIME: Duration = Duration::from_millis(4);
 const WIDE_SHARE: f64 = 0.25;
+/// Trains that a longer burst leaves in, each by another path: a call of the system for each is what a message costs most.
+const TRAINS: usize = 2;
 /// The pause in rounds between reductions for losses without a queue, and the share from which on
 /// they are heeded always, unless they were found to be chance.
 const CHANCE_ROUNDS: u32 = 8;
@@ -56,13 +67,9 @@ const LOSS_DATAGRAMS: f64 = 8.0;
 const MOST_LOSS: f64 = 0.75;
 /// The most that a report counts for: one burst that finds no place in a queue says nothing of the next.
 const MOST_WEIGHT: f64 = 0.5;
-/// Bytes that are credit for one datagram, however long: what is left of a datagram's length is credit for one more.
-const ANY: usize = 1;
-/// The longest pause between two attempts while nothing is heard.
-const MOST_PAUSE: Duration = Duration::from_secs(1);
 /// How long a receiver may wait before it acknowledges the end of a burst, besides a round trip.
 const FEEDBACK_DELAY: Duration = Duration::from_millis(1);
-/// How long a window is believed that was not used (RFC 7661 §4.4.1).
+/// How long a window is believed that was not used (RFC 7661 §4.4.3).
 const VALID_FOR: Duration = Duration::from_secs(300);
 
 /// Congestion control of a peer: a window, paced.
@@ -82,14 +89,14 @@ pub(crate) struct AdaptiveController {
     rounds: Rounds,
     /// Rounds in a row without a queue.
     calm: u32,
-    /// Rounds since losses last reduced the window.
+    /// Rounds since losses or marks last reduced the window.
     clean: u32,
-    /// The window at the rate that the bottlenecks were seen to carry, 0 if that is not known.
-    carried: f64,
+    /// Rate of the bottlenecks together, as far as it was seen; 0 if it is not known.
+    carried_bytes_per_s: f64,
     /// Rounds since losses without a queue last reduced the window.
     since_chance: u32,
     chance: Chance,
-    /// Losses of what was sent before this do not reduce it again, by the queue that they went through.
+    /// Losses and marks of what was sent before this do not reduce it again, by the queue that it went through.
     recovery_until: [Time; MAX_QUEUES],
     recovery: Recovery,
     last_sent: Time,
@@ -112,9 +119,7 @@ pub(crate) struct AdaptiveController {
 #[derive(Clone, Copy, Debug)]
 struct BackOff {
     began: Time,
-    /// The time at which the next datagram may be sent, and how long after it the one that follows.
-    next_at: Time,
-    pause: Duration,
+    attempts: Attempts,
     /// The window and its threshold before.
     before: (f64, f64),
 }
@@ -135,7 +140,7 @@ impl AdaptiveController {
             rounds: Rounds::new(now),
             calm: 0,
             clean: 0,
-            carried: 0.0,
+            carried_bytes_per_s: 0.0,
             since_chance: CHANCE_ROUNDS,
             chance: Chance::new(now),
             recovery_until: [now; MAX_QUEUES],
@@ -155,7 +160,7 @@ impl AdaptiveController {
 
     pub(super) fn credit(&self, now: Time) -> usize {
         if let Some(back_off) = self.back_off {
-            return if now >= back_off.next_at { ANY } else { 0 };
+            return back_off.attempts.credit(now);
         }
         if !self.has_window() {
             return if now >= self.probe.0 { ANY } else { 0 };
@@ -181,7 +186,7 @@ impl AdaptiveController {
 
     pub(super) fn ready_at(&self) -> Time {
         match self.back_off {
-            Some(back_off) => back_off.next_at,
+            Some(back_off) => back_off.attempts.next_at(),
             None if self.has_window() => self.pacer.ready_at(),
             None => self.probe.0,
         }
@@ -198,8 +203,7 @@ impl AdaptiveController {
         self.last_sent = now;
         self.pacer.sent(now, bytes);
         if let Some(back_off) = &mut self.back_off {
-            back_off.next_at = now + back_off.pause;
-            back_off.pause = back_off.pause.saturating_mul(2).min(MOST_PAUSE);
+            back_off.attempts.sent(now);
         }
     }
 
@@ -241,7 +245,6 @@ impl AdaptiveController {
 
     /// A message is sent after nothing was under way.
     pub(super) fn restart(&mut self, now: Time) {
-        self.pacer.restart(now);
         let idle = now.since(self.last_sent);
         if idle > MOST_PAUSE {
             self.loss = 0.0;
@@ -275,8 +278,7 @@ impl AdaptiveController {
         if paths.datagram_bytes > 0 {
             self.datagram = paths.datagram_bytes as f64;
         }
-        let carried = paths.bytes_per_s.unwrap_or(0.0) * self.round_trip.as_secs_f64();
-        self.carried = carried;
+        self.carried_bytes_per_s = paths.bytes_per_s.unwrap_or(0.0);
         self.bottlenecks = paths.bottlenecks.max(1) as f64;
         let known = (!self.is_starting()).then_some(self.window);
         self.flows.take(paths.shares, known);
@@ -316,9 +318,10 @@ impl AdaptiveController {
             }
             self.start_round(now, news);
         }
-        let is_new = self.is_new(news, news.queues);
+        let is_new = self.is_new(news.newest_sent_at, news.queues);
         self.recover(is_new, news);
-        let has_lost = news.lost > 0 && self.is_new(news, news.lossy);
+        let has_lost = news.lost > 0 && self.has_new_losses(news);
+        let is_marked = news.marked > 0 && self.is_new(news.newest_sent_at, news.marking);
         let queues = self.queues();
         if let Some((window, threshold)) = self.chance.take(now, news, queues) {
             self.window = self.window.max(window);
@@ -326,8 +329,11 @@ impl AdaptiveController {
             self.rounds.is_small = self.is_small();
         }
         if has_lost && !self.is_chance(now) {
-            self.reduce(now, news, before);
-        } else if is_new && self.back_off.is_none() {
+            self.reduce(now, news, (Signal::Loss, before));
+        } else if is_marked {
+            self.reduce(now, news, (Signal::Mark, before));
+        } else if is_new && (has_lost || news.lost == 0) && self.back_off.is_none() {
+            // By chance, if any.
             self.grow(now, news);
         }
         self.pace(now);
@@ -402,12 +408,12 @@ impl AdaptiveController {
             return;
         };
         if self.is_hopeless() {
-            self.probe.1 = self.probe.1.max(back_off.pause);
+            self.probe.1 = self.probe.1.max(back_off.attempts.pause());
         }
         let elapsed = now.since(back_off.began);
         let was_sent_before = news.round_trip.is_some_and(|(sample, _)| sample > elapsed);
-        if was_sent_before && news.lost == 0 {
-            // It only took longer (after Eifel, RFC 4015).
+        if was_sent_before && news.lost == 0 && news.marked == 0 {
+            // It only took longer (after Eifel, RFC 4015), and nothing says that it did for congestion.
             (self.window, self.threshold) = back_off.before;
         }
         // What was lost meanwhile is known.
@@ -428,18 +434,18 @@ impl AdaptiveController {
         } else {
             MOST_PAUSE
         };
+        let next_at = if is_known && lasting.is_zero() {
+            now
+        } else {
+            self.last_sent + pause
+        };
         self.back_off = Some(BackOff {
             began: now,
-            next_at: if is_known && lasting.is_zero() {
-                now
-            } else {
-                self.last_sent + pause
-            },
-            pause,
+            attempts: Attempts::new(next_at, pause),
             before: (self.window, self.threshold),
         });
         self.flows.forget_due();
-        self.cubic.reduced(self.window, BETA);
+        self.cubic.reduced(self.window, BETA, BETA);
         self.threshold = self.window * BETA;
         self.window = self.window.min(self.datagram);
         self.recovery_until = [now; MAX_QUEUES];
@@ -456,8 +462,8 @@ impl AdaptiveController {
         };
         let round_trip = self.round_trip.max(Duration::from_micros(10));
         let bytes_per_s = gain * self.window / round_trip.as_secs_f64();
-        self.pacer.set_depth(self.burst_bytes(bytes_per_s));
-        self.pacer.set_rate(now, bytes_per_s);
+        let burst = self.burst_bytes(bytes_per_s);
+        self.pacer.set_pace(now, bytes_per_s, burst);
     }
 
     /// Bytes that may leave together.
@@ -469,6 +475,14 @@ impl AdaptiveController {
         let most = (BURST_DATAGRAMS * self.bottlenecks).min(WIDE_DATAGRAMS);
         let bytes = bytes_per_s * time.as_secs_f64();
         bytes.clamp(BURST_DATAGRAMS * self.datagram, most * self.datagram) as usize
+    }
+
+    /// Bytes that leave by one path in a row where others are as fast: half of what leaves together, if that is more than
+    /// a pair for each path. Nothing in front of a queue, which a longer train would find no place in.
+    pub(super) fn train_bytes(&self) -> Option<usize> {
+        let burst = self.pacer.depth_bytes();
+        let is_wide = burst as f64 > WIDE_DATAGRAMS * self.datagram;
+        (is_wide && !self.rounds.has_queue()).then_some(burst / TRAINS)
     }
 }
 

@@ -39,6 +39,11 @@ impl CircuitBreaker {
         self.is_open
     }
 
+    /// The share that may be lost.
+    pub(super) const fn most_loss(&self) -> f64 {
+        self.most_loss
+    }
+
     /// Of so many datagrams so many were lost. Returns the share that was lost too long, if it
     /// trips with that.
     pub(super) fn take(&mut self, now: Time, sent: u32, lost: u32) -> Option<f64> {

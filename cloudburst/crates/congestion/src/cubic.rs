@@ -8,6 +8,9 @@ use cloudburst_wire::Time;
 const C: f64 = 0.4;
 /// The window after a loss, as a share of that before (RFC 9438 §4.6).
 pub(super) const BETA: f64 = 0.7;
+/// The window after a mark of ECN, as a share of that before: queues that mark are short, and would be empty for long after a
+/// loss's reduction (RFC 8511 §3).
+pub(super) const MARK_BETA: f64 = 0.85;
 /// Increase of the Reno-friendly region, in segments per round trip (RFC 9438 §4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
@@ -25,10 +28,10 @@ pub(super) struct Cubic {
 }
 
 impl Cubic {
-    /// A loss has reduced the window from `prior` to this part of it, [`BETA`] where it is one flow's.
-    pub(super) fn reduced(&mut self, prior: f64, kept: f64) {
+    /// Congestion has reduced the window from `prior` to this part of it, `beta` where it is one flow's.
+    pub(super) fn reduced(&mut self, prior: f64, kept: f64, beta: f64) {
         // Of several flows only one was reduced: what they grew to is as far above as if all were.
-        self.prior = prior * kept / BETA;
+        self.prior = prior * kept / beta;
         // Fast convergence (RFC 9438 §4.7).
         self.w_max = if prior < self.w_max {
             prior * (1.0 + kept) / 2.0
@@ -91,7 +94,7 @@ mod tests {
     fn a_window_is_back_where_it_was_lost_after_k() {
         let mut cubic = Cubic::default();
         let segment = 1_000.0;
-        cubic.reduced(1e6, BETA);
+        cubic.reduced(1e6, BETA, BETA);
         let mut window = 0.7e6;
         let step = Duration::from_millis(10);
         let mut now = Time::ZERO;
@@ -108,8 +111,8 @@ mod tests {
     fn fast_convergence_is_of_the_part_that_was_reduced() {
         for (kept, w_max) in [(BETA, 85.0), (0.925, 96.25)] {
             let mut cubic = Cubic::default();
-            cubic.reduced(110.0, BETA);
-            cubic.reduced(100.0, kept);
+            cubic.reduced(110.0, BETA, BETA);
+            cubic.reduced(100.0, kept, BETA);
             assert!((cubic.w_max - w_max).abs() < 1e-9, "{kept} {}", cubic.w_max);
         }
     }

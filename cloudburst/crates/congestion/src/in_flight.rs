@@ -37,6 +37,8 @@ pub struct Resolved {
     pub bytes: u64,
     /// The time at which the train of the newest of them was sent, and the peer's totals before that.
     pub newest: Option<(Time, Totals)>,
+    /// The time at which the train of the oldest of them was sent.
+    pub oldest_at: Option<Time>,
     /// The datagram that the report is about is that one, and no answer that was sent later.
     pub is_newest_known: bool,
 }
@@ -82,6 +84,7 @@ impl InFlight {
             let datagrams = last.saturating_sub(train.first).saturating_add(1);
             let bytes = datagrams.saturating_mul(train.datagram_bytes.into());
             resolved.bytes = resolved.bytes.saturating_add(bytes);
+            resolved.oldest_at.get_or_insert(train.sent_at);
             resolved.newest = Some((train.sent_at, train.before));
             resolved.is_newest_known = last == highest;
             train.first = last.saturating_add(1);
@@ -126,6 +129,7 @@ mod tests {
             (resolved.bytes, resolved.newest),
             (6_000, Some((at(1), totals(4))))
         );
+        assert_eq!(resolved.oldest_at, Some(at(0)));
         assert!(resolved.is_newest_known);
         assert_eq!(in_flight.resolve(5), Resolved::default());
         let mut with_an_answer = in_flight.clone();
@@ -138,6 +142,7 @@ mod tests {
             (resolved.bytes, resolved.newest),
             (4_100, Some((at(9), totals(10))))
         );
+        assert_eq!(resolved.oldest_at, Some(at(1)));
         in_flight.sent(at(10), 13, 100, totals(10));
         in_flight.clear();
         assert_eq!((in_flight.bytes(), in_flight.resolve(20).bytes), (0, 0));

@@ -8,11 +8,14 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod adaptive;
+mod attempts;
 mod black_hole;
 mod chance;
 mod circuit_breaker;
 mod congestion_control;
 mod cubic;
+mod deliveries;
+mod ecn;
 mod estimate;
 mod feedback_pace;
 mod in_flight;
@@ -20,6 +23,7 @@ mod keepalive;
 mod paced_queue;
 mod pacer;
 mod passing;
+mod path_choice;
 mod path_mtu;
 mod port_rotation;
 mod probe_budget;
@@ -29,6 +33,7 @@ mod repeats;
 mod reserved;
 mod round;
 mod shared_bottleneck;
+mod silence;
 mod spread;
 mod timers;
 
@@ -40,6 +45,8 @@ use self::{adaptive::AdaptiveController, reserved::ReservedController};
 pub use self::{
     black_hole::{BlackHoleDetector, OtherPaths},
     congestion_control::{CongestionControl, Reservation},
+    deliveries::{Deliveries, NewDeliveries},
+    ecn::{EcnReport, EcnState, EcnValidation},
     estimate::{
         DEFAULT_INITIAL_ROUND_TRIP, LeastDelay, LossEstimator, MAX_ACK_TIMEOUT, RoundTripEstimator,
     },
@@ -48,6 +55,7 @@ pub use self::{
     keepalive::{Keepalive, MAX_KEEPALIVE, MIN_KEEPALIVE},
     paced_queue::PacedQueue,
     pacer::Pacer,
+    path_choice::{BalancedPaths, Candidate, PathChoice},
     path_mtu::PathMtu,
     port_rotation::{PortRotation, RotationBudget},
     probe_budget::ProbeBudget,
@@ -104,10 +112,17 @@ pub struct Acknowledged {
     pub received: u32,
     /// Those that were lost, without those that were only overtaken.
     pub lost: u32,
+    /// Time since which those were sent among which some were lost, by the queue that they went through: of such groups the
+    /// latest.
+    pub lost_since: [Option<Time>; MAX_QUEUES],
     /// Queues that they went through.
     pub queues: QueueSet,
     /// Queues that those that were lost went through.
     pub lossy: QueueSet,
+    /// Those that arrived with a mark of congestion (ECN).
+    pub marked: u32,
+    /// Queues that those that were marked went through.
+    pub marking: QueueSet,
     /// Bytes of the first.
     pub resolved_bytes: u64,
     /// When the newest of them was sent.
@@ -133,6 +148,15 @@ impl CongestionController {
                 Controller::Reserved(ReservedController::new(now, it))
             }
         })
+    }
+
+    /// Returns the bytes that may leave by one path in a row though others are as fast; nothing where they are to leave
+    /// by all in turn, a few by each.
+    pub fn train_bytes(&self) -> Option<usize> {
+        match &self.0 {
+            Controller::Adaptive(it) => it.train_bytes(),
+            Controller::Reserved(_) => None,
+        }
     }
 
     /// Returns the bytes that may be sent now.
@@ -193,8 +217,9 @@ impl CongestionController {
 
     /// Takes back what a silence of the peer has cost, of which it has proved that it was its own: it was restarted.
     pub fn discount_silence(&mut self, now: Time) {
-        if let Controller::Adaptive(it) = &mut self.0 {
-            it.discount_silence(now);
+        match &mut self.0 {
+            Controller::Adaptive(it) => it.discount_silence(now),
+            Controller::Reserved(it) => it.end_silence(now),
         }
     }
 
@@ -211,7 +236,7 @@ impl CongestionController {
                 it.acknowledged(now, news, paths);
                 None
             }
-            Controller::Reserved(it) => it.acknowledged(now, news.sent, news.received, paths),
+            Controller::Reserved(it) => it.acknowledged(now, news, paths),
         }
     }
 
@@ -227,7 +252,7 @@ impl CongestionController {
     pub fn timed_out(&mut self, now: Time, paths: &PathRates) {
         match &mut self.0 {
             Controller::Adaptive(it) => it.timed_out(now, paths),
-            Controller::Reserved(_) => {}
+            Controller::Reserved(it) => it.timed_out(now, paths),
         }
     }
 

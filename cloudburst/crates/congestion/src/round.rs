@@ -30,6 +30,9 @@ const MOST_BACKLOG: Duration = Duration::from_millis(1);
 /// The backlog of a small window where nobody knows yet how long a datagram takes: two of 1,450 bytes at 50 Mbit/s.
 const UNKNOWN_BACKLOG: Duration = Duration::from_micros(500);
 
+/// For how long what got through in a round is remembered, and for twice that at the most.
+const VOLUME_PERIOD: Duration = Duration::from_millis(500);
+
 /// What a round has told so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Round {
@@ -47,6 +50,46 @@ pub(super) struct Round {
     through: f64,
 }
 
+/// The most bytes that got through in a round of the last second or half of it: how much the network is known to carry
+/// where a window is not used all the time (RFC 7661 §4.2).
+#[derive(Clone, Copy, Debug)]
+struct Volume {
+    began: Time,
+    now: f64,
+    before: f64,
+}
+
+impl Volume {
+    const fn new(now: Time) -> Self {
+        Self {
+            began: now,
+            now: 0.0,
+            before: 0.0,
+        }
+    }
+
+    fn note(&mut self, now: Time, through: f64) {
+        let elapsed = now.since(self.began);
+        if elapsed >= VOLUME_PERIOD {
+            self.before = if elapsed < VOLUME_PERIOD.saturating_mul(2) {
+                self.now
+            } else {
+                0.0
+            };
+            (self.began, self.now) = (now, 0.0);
+        }
+        self.now = self.now.max(through);
+    }
+
+    fn most(&self, now: Time) -> f64 {
+        match now.since(self.began) {
+            elapsed if elapsed < VOLUME_PERIOD => self.now.max(self.before),
+            elapsed if elapsed < VOLUME_PERIOD.saturating_mul(2) => self.now,
+            _ => 0.0,
+        }
+    }
+}
+
 /// The round under way, and the one before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rounds {
@@ -57,6 +100,7 @@ pub(super) struct Rounds {
     pub(super) last: Round,
     latest: [Duration; LATEST],
     samples: usize,
+    volume: Volume,
     passing: PassingQueue,
     /// The round trip of an empty path.
     base: Duration,
@@ -77,6 +121,7 @@ impl Rounds {
             last: Round::default(),
             latest: [Duration::ZERO; LATEST],
             samples: 0,
+            volume: Volume::new(now),
             passing: PassingQueue::default(),
             base: Duration::ZERO,
             transmission: Duration::ZERO,
@@ -93,6 +138,7 @@ impl Rounds {
             is_rate_known: self.is_rate_known,
             is_small: self.is_small,
             number: self.number,
+            volume: self.volume,
             ..Self::new(now)
         };
     }
@@ -135,6 +181,7 @@ impl Rounds {
             self.began = now;
             self.number = self.number.wrapping_add(1);
             self.last = core::mem::take(&mut self.now);
+            self.volume.note(now, self.last.through);
             self.now.peak = in_flight_before;
         }
         ends
@@ -173,6 +220,11 @@ impl Rounds {
             && least.is_some_and(|least| least > self.threshold(12, datagram.saturating_mul(2)))
     }
 
+    /// How long at the least what was sent in the last round stood in a queue.
+    pub(super) fn standing(&self) -> Duration {
+        self.last.least_queue.unwrap_or_default()
+    }
+
     /// Returns the shortest queue of this round, if it is longer than that of the one before
     /// (RFC 9406 §4.2).
     pub(super) fn has_risen(&self) -> Option<Duration> {
@@ -198,9 +250,9 @@ impl Rounds {
         self.now.peak.max(self.last.peak)
     }
 
-    /// Returns the bytes that got through in this round trip or the last, whichever are more.
-    pub(super) fn through(&self) -> f64 {
-        self.now.through.max(self.last.through)
+    /// Returns the most bytes that got through in a round trip of late (pipeACK, RFC 7661 §4.2).
+    pub(super) fn through(&self, now: Time) -> f64 {
+        self.now.through.max(self.volume.most(now))
     }
 
     /// The round trip of an empty path, if one was measured.

@@ -17,7 +17,14 @@ def library() -> pathlib.Path:
     """Returns the shared library, built first if none is named."""
     named = os.environ.get("CLOUDBURST_LIBRARY")
     if named:
+        if not pathlib.Path(named).is_file():
+            raise SystemExit(f"CLOUDBURST_LIBRARY names {named}, and there is no such file")
         return pathlib.Path(named)
+    if shutil.which("cargo") is None:
+        raise SystemExit(
+            "the library is built by cargo, which is not there: install Rust (https://rustup.rs), or name "
+            "a library that was built elsewhere by CLOUDBURST_LIBRARY"
+        )
     manifest = pathlib.Path(__file__).resolve().parent.parent / "Cargo.toml"
     arguments = ["--release", "--lib", "--message-format=json-render-diagnostics"]
     built = subprocess.run(

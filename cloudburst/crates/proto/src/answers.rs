@@ -10,7 +10,7 @@ use super::{
     outbound::{Outbound, TakenAnswer},
     packet::{Body, Echo, Header, Reports, STATELESS_PATH},
     path_manager::PathManager,
-    statistics::TransportStatistics,
+    statistics::{TransportStatistics, tally},
     time::Time,
     timers::{TimerKey, Timers},
 };
@@ -65,6 +65,7 @@ impl Answers<'_> {
 
     fn acknowledged(&mut self, peer: PeerId, echo: &Echo, reports: Reports<'_>) {
         let news = self.paths.acknowledged(self.now, peer, echo, reports);
+        tally(&mut self.statistics.datagrams_marked, news.marked.into());
         let rates = self.paths.rates(peer);
         if let Some(loss) = self.outbound.acknowledged(self.now, peer, &news, &rates) {
             self.break_circuit(peer, loss);

@@ -5,7 +5,7 @@ use core::time::Duration;
 use cloudburst_code::{MAX_MESSAGE_BYTES, Schedule};
 use cloudburst_congestion::{
     CongestionControl, DEFAULT_INITIAL_ROUND_TRIP, MAX_KEEPALIVE, MIN_DATAGRAM_BYTES,
-    MIN_KEEPALIVE, Reservation,
+    MIN_KEEPALIVE, PathChoice, Reservation,
 };
 use cloudburst_security::Security;
 
@@ -48,6 +48,8 @@ pub struct TransportConfig {
     /// How source symbols are summed up. Default [`Schedule::Mds`]: no symbol is sent in vain,
     /// at some microseconds more per message than [`Schedule::Default`] takes.
     pub schedule: Schedule,
+    /// How the path of symbols is chosen. Default [`PathChoice::EarliestArrival`].
+    pub path_choice: PathChoice,
     /// The longest message that is sent or taken, in bytes. Default 4 MiB.
     pub max_message_bytes: usize,
     /// Limits of symbols and time, after which a message is abandoned.
@@ -276,6 +278,7 @@ impl TransportConfig {
             congestion: CongestionControl::default(),
             initial_round_trip: DEFAULT_INITIAL_ROUND_TRIP,
             schedule: Schedule::Mds,
+            path_choice: PathChoice::default(),
             max_message_bytes: 4 << 20,
             budget: Budget::default(),
             datagrams: Datagrams::default(),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 pub(super) use super::packet::{Answer, Question};
 use super::{
-    event::{FourTuple, PeerId, SocketId},
+    event::{Ecn, FourTuple, PeerId, SocketId},
     packet::{Asked, Echo},
     statistics::{Refusals, tally},
     time::Time,
@@ -38,6 +38,7 @@ pub(super) struct SourceDatagram {
     pub(super) arrived: Time,
     pub(super) path: u16,
     pub(super) sent_us: u32,
+    pub(super) ecn: Ecn,
     /// Its length, which the answer does not exceed.
     pub(super) bytes: usize,
 }
@@ -127,6 +128,7 @@ mod tests {
             arrived: Time::ZERO,
             path: 1,
             sent_us: 0,
+            ecn: Ecn::NotCapable,
             bytes: 100,
         };
         for _ in 0..=MAX_WAITING {

@@ -5,7 +5,9 @@ mod names;
 
 use core::time::Duration;
 
+pub use cloudburst_congestion::EcnState;
 use cloudburst_security::RefusedKeys;
+pub use cloudburst_wire::Ecn;
 
 pub use self::{
     failure::{ConnectRefused, ForeignPeer, Reason, SendRefused, Undelivered},
@@ -75,19 +77,6 @@ impl SendId {
     pub const fn peer(self) -> PeerId {
         self.peer
     }
-}
-
-/// Explicit congestion notification (ECN, RFC 3168 §5).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Ecn {
-    /// Takes no part in it, or nothing is known.
-    #[default]
-    NotCapable,
-    /// The datagram may be marked.
-    Capable,
-    /// Was marked on the way.
-    CongestionExperienced,
 }
 
 /// Datagrams that are to be sent now.
@@ -251,6 +240,10 @@ pub struct PathReport {
     pub delivered: u64,
     /// The share of datagrams that is lost of late, 0 to 1.
     pub loss: f64,
+    /// Datagrams that arrived with a mark of congestion (ECN), as far as the peer has reported.
+    pub marked: u64,
+    /// The state of ECN on the path.
+    pub ecn: EcnState,
     /// Time to the peer and back, smoothed, without queueing at the peer's host.
     pub rtt: Option<Duration>,
     /// How much later datagrams arrive by it than by the fastest path.
@@ -269,6 +262,8 @@ impl PathReport {
             sent: 0,
             delivered: 0,
             loss: 0.0,
+            marked: 0,
+            ecn: EcnState::Untested,
             rtt: None,
             lag: None,
             datagram_bytes: 0,

@@ -91,7 +91,7 @@ mod tests {
     use core::time::Duration;
 
     use super::*;
-    use crate::event::{FourTuple, SocketId};
+    use crate::event::{Ecn, FourTuple, SocketId};
 
     const PEER: PeerId = PeerId::new(0, 0);
 
@@ -104,6 +104,7 @@ mod tests {
             arrived: now,
             path: 1,
             sent_us: 0,
+            ecn: Ecn::NotCapable,
             bytes: 1_200,
         }
     }

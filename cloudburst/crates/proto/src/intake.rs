@@ -92,6 +92,7 @@ impl Intake<'_> {
             arrived: self.now,
             path: header.path,
             sent_us: header.sent_us,
+            ecn,
             bytes,
         };
         let is_plain = header.form == Form::Plain;

@@ -63,7 +63,7 @@ mod time {
 }
 
 pub use cloudburst_congestion::{
-    CongestionControl, DEFAULT_INITIAL_ROUND_TRIP, MIN_DATAGRAM_BYTES, Reservation,
+    CongestionControl, DEFAULT_INITIAL_ROUND_TRIP, MIN_DATAGRAM_BYTES, PathChoice, Reservation,
 };
 pub use cloudburst_security::{Identity, KeyMismatch, RandomnessError, RefusedKeys, Security};
 pub use cloudburst_wire::{
@@ -77,7 +77,7 @@ pub use self::{
         TransportConfig,
     },
     event::{
-        ConnectRefused, Ecn, Event, ForeignPeer, FourTuple, GoneReason, Health, IcmpKind,
+        ConnectRefused, Ecn, EcnState, Event, ForeignPeer, FourTuple, GoneReason, Health, IcmpKind,
         MessageKind, PathReport, PeerId, Reason, Receipt, SendId, SendRefused, SocketId, Transmit,
         TransportId, Undelivered,
     },

@@ -196,7 +196,7 @@ impl Outgoing {
         self.source.into_memory()
     }
 
-    fn sent_in_all(&self) -> u32 {
+    pub(super) fn sent_in_all(&self) -> u32 {
         self.sent_before.saturating_add(self.sent)
     }
 

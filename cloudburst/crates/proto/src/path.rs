@@ -5,13 +5,12 @@ mod deliveries;
 use core::time::Duration;
 
 use cloudburst_congestion::{
-    BlackHoleDetector, InFlight, LeastDelay, LossEstimator, OtherPaths, PathMtu,
-    RoundTripEstimator, SentDatagram, Totals,
+    BlackHoleDetector, Deliveries, EcnValidation, InFlight, LeastDelay, LossEstimator, OtherPaths,
+    PathMtu, RoundTripEstimator, SentDatagram, Totals,
 };
 use cloudburst_security::Suspicion;
 
 pub(super) use self::deliveries::DeliveryReport;
-use self::deliveries::Heard;
 use super::{
     config::Datagrams,
     event::{FourTuple, Health, PathReport},
@@ -61,14 +60,10 @@ pub(super) struct Path {
     pub(super) arrived_at: Time,
     /// Datagrams sent.
     sequence: u64,
-    heard: Option<Heard>,
-    /// The most datagrams before the highest that had not arrived: some of them were only
-    /// overtaken.
-    most_missing: u32,
-    /// They were reckoned, and the next report says how many there were at most.
-    pub(super) is_recounted: bool,
-    /// The peer was restarted, and its next report counts nothing of before.
-    counts_anew: bool,
+    /// Datagrams of those that the peer has reported, and when it last did.
+    pub(super) deliveries: Deliveries,
+    heard_at: Option<Time>,
+    ecn: EcnValidation,
     /// Since when nothing was heard of datagrams sent, and how many those are.
     /// Answers do not count: nobody tells of them.
     doubt: Option<Time>,
@@ -123,10 +118,9 @@ impl Path {
             black_hole: BlackHoleDetector::new(now),
             arrived_at: now,
             sequence: 0,
-            heard: None,
-            most_missing: 0,
-            is_recounted: false,
-            counts_anew: false,
+            deliveries: Deliveries::default(),
+            heard_at: None,
+            ecn: EcnValidation::default(),
             doubt: None,
             unheard: 0,
             loss: LossEstimator::default(),
@@ -158,16 +152,16 @@ impl Path {
         datagrams: &Datagrams,
     ) -> Self {
         let new = Self::new(id.unwrap_or(self.id), four_tuple, group, now, datagrams);
-        let (sequence, heard) = match id {
-            Some(_) => (0, None),
-            None => (self.sequence, self.heard),
-        };
-        Self {
-            sequence,
-            heard,
+        let mut path = Self {
             is_on_trial: true,
             ..new
+        };
+        if id.is_none() {
+            (path.sequence, path.heard_at) = (self.sequence, self.heard_at);
+            (path.deliveries, path.ecn) = (self.deliveries.carried_on(), self.ecn);
+            path.ecn.restart();
         }
+        path
     }
 
     /// After such a pause it is probed, if nothing is heard of it meanwhile.
@@ -178,12 +172,12 @@ impl Path {
 
     /// Tells whether the peer has reported on the path in the last second.
     pub(super) fn is_heard(&self, now: Time) -> bool {
-        self.heard.is_some_and(|heard| now.since(heard.at) <= FRESH)
+        self.heard_at.is_some_and(|at| now.since(at) <= FRESH)
     }
 
     /// Tells whether the peer has reported nothing of it yet.
     pub(super) fn is_unheard(&self) -> bool {
-        self.heard.is_none()
+        !self.deliveries.is_reported()
     }
 
     fn refresh(&self) -> Duration {
@@ -216,8 +210,7 @@ impl Path {
     /// Whether it delivers, as far as is known of the last second.
     fn delivers(&self, now: Time) -> bool {
         let fresh = FRESH.max(self.refresh().saturating_mul(2));
-        let is_fresh = |heard: Heard| now.since(heard.at) <= fresh;
-        self.is_good() && self.heard.is_some_and(is_fresh)
+        self.is_good() && self.heard_at.is_some_and(|at| now.since(at) <= fresh)
     }
 
     /// What its being as it is says of others to the same address.
@@ -255,13 +248,24 @@ impl Path {
         self.mtu.proven()
     }
 
+    /// Decides if a train of so many datagrams, which are the last of its numbers, is sent as capable of ECN. One by a path of
+    /// which nothing was heard yet is not, as no SYN is (RFC 3168 §6.1.1), nor one by a dead path: if anything on it drops
+    /// what is capable, it would seem to be dead. Questions, probes and answers never are: nothing that they carry is a load.
+    pub(super) fn mark(&mut self, now: Time, count: u32) -> bool {
+        let may_be = count > 0 && !self.is_dead() && !self.is_unheard();
+        may_be && self.ecn.mark(now, count, self.sequence.saturating_sub(1))
+    }
+
     /// Remembers a datagram that is about to be sent.
     pub(super) fn remember(&mut self, datagram: SentDatagram) {
         self.remembered[remembered_at(self.sequence)] = (self.sequence, datagram);
     }
 
-    fn revalidate(&mut self) -> Option<FourTuple> {
+    fn revalidate(&mut self, now: Time) -> Option<FourTuple> {
         let is_news = !self.is_good();
+        if is_news {
+            self.ecn.revived(now);
+        }
         self.health = Health::Good;
         self.is_on_trial = false;
         self.probe.pause = REVALIDATION_PAUSES[0];
@@ -423,10 +427,10 @@ impl Path {
             // The longer nothing is heard, the more seldom; of a path of which nothing was ever heard nobody knows how
             // long it takes, and the pause doubles (RFC 9002 §6.2.1).
             let elapsed = probed.since(since);
-            let pause = elapsed.checked_div(if self.heard.is_some() { 2 } else { 1 });
+            let pause = elapsed.checked_div(if self.is_unheard() { 1 } else { 2 });
             probed + pause.unwrap_or_default().max(ack_timeout)
         } else {
-            self.heard.map_or(probed, |heard| probed.max(heard.at)) + self.refresh()
+            self.heard_at.map_or(probed, |at| probed.max(at)) + self.refresh()
         }
     }
 
@@ -436,8 +440,10 @@ impl Path {
             four_tuple: self.four_tuple,
             health: self.health,
             sent: self.sequence,
-            delivered: self.heard.map_or(0, |heard| heard.received.into()),
+            delivered: self.deliveries.received().into(),
             loss: self.loss(),
+            marked: self.ecn.marked(),
+            ecn: self.ecn.state(),
             rtt: self.round_trip.smoothed(),
             lag,
             datagram_bytes: self.datagram_bytes(),

@@ -10,8 +10,8 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use cloudburst_congestion::{
-    LossEstimator, PathRates, PortRotation, RotationBudget, RoundTripEstimator,
-    SharedBottleneckDetector, Totals,
+    CongestionControl, LossEstimator, PathChoice, PathRates, PortRotation, RotationBudget,
+    RoundTripEstimator, SharedBottleneckDetector, Totals,
 };
 use cloudburst_security::{Absence, Inbound};
 
@@ -19,10 +19,10 @@ pub use self::notices::RETURN_WITHIN;
 pub(super) use self::notices::Suspects;
 use super::{
     config::{Datagrams, TransportConfig},
-    event::{Event, FourTuple, Health, PathReport, PeerId, SocketId},
+    event::{Ecn, Event, FourTuple, Health, PathReport, PeerId, SocketId},
     packet::{Header, Report, Stamp},
     path::Path,
-    paths::{Paths, Spread},
+    paths::{OfMessage, Paths},
     peer_map::PeerMap,
     time::Time,
 };
@@ -43,7 +43,10 @@ pub(super) struct PathManager {
     initial_round_trip: Duration,
     datagrams: Datagrams,
     rotates_ports: bool,
+    path_choice: PathChoice,
     is_unprotected: bool,
+    /// Marks slow down what is sent (RFC 8085 §3.1.7), which a reserved rate does not.
+    heeds_marks: bool,
     rotation: PortRotation<SocketId>,
     peers: PeerMap<PeerPaths>,
     /// Peers that are new and paths whose health has changed, until the host hears of it. They are
@@ -141,7 +144,9 @@ impl PathManager {
             initial_round_trip: config.initial_round_trip,
             datagrams: config.datagrams,
             rotates_ports: config.rotate_ports,
+            path_choice: config.path_choice,
             is_unprotected: config.security.is_unprotected(),
+            heeds_marks: config.congestion == CongestionControl::Adaptive,
             rotation: PortRotation::new(now),
             peers: PeerMap::default(),
             changes: VecDeque::new(),
@@ -156,7 +161,7 @@ impl PathManager {
     pub(super) fn add_peer(&mut self, now: Time, id: PeerId, is_ours: bool) {
         let peer = PeerPaths {
             is_ours,
-            paths: Paths::default(),
+            paths: Paths::chosen_by(self.path_choice),
             inbound: Inbound::default(),
             round_trip: RoundTripEstimator::assuming(self.initial_round_trip),
             answered_sent_at: None,
@@ -262,14 +267,13 @@ impl PathManager {
         now: Time,
         id: PeerId,
         header: &Header,
-        four_tuple: FourTuple,
+        (four_tuple, ecn): (FourTuple, Ecn),
     ) {
         let datagrams = self.datagrams;
         let Some(peer) = self.peers.get_mut(id) else {
             return;
         };
-        peer.inbound
-            .take(now, header.path, header.sequence, header.sent_us);
+        peer.inbound.take(now, header, ecn);
         if peer.has_capped {
             peer.uncap(four_tuple.remote, self.is_unprotected);
         }
@@ -277,14 +281,6 @@ impl PathManager {
         if !peer.is_ours && peer.paths.arrived(now, four_tuple, &datagrams) {
             peer.detector.restart(now);
         }
-    }
-
-    /// Bytes to a peer that nothing was heard of yet, and whether all its paths are dead.
-    pub(super) fn in_flight(&self, id: PeerId) -> (u64, bool) {
-        let peer = self.peers.get(id);
-        peer.map_or((0, false), |peer| {
-            (peer.paths.in_flight(), peer.paths.all_dead())
-        })
     }
 
     /// The longest datagram that any path carries which is not dead.
@@ -311,13 +307,13 @@ impl PathManager {
         id: PeerId,
         datagram_bytes: usize,
         count: u32,
-        spread: Option<&Spread>,
+        message: Option<OfMessage<'_>>,
     ) -> Option<ChosenPath> {
         let link = self.link_bytes_per_s;
         let peer = self.peers.get_mut(id)?;
         let ns_per_byte = peer.default_ns_per_byte(link);
         let paths = &mut peer.paths;
-        let (index, share) = paths.choose(now, datagram_bytes, count, ns_per_byte, spread)?;
+        let (index, share) = paths.choose(now, datagram_bytes, count, ns_per_byte, message)?;
         let path = paths.get(index);
         Some(ChosenPath {
             index,

@@ -6,7 +6,10 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 pub(super) use cloudburst_congestion::Spread;
-use cloudburst_congestion::{LossEstimator, ParallelPaths, QueueShares, Queues, RateEstimator};
+use cloudburst_congestion::{
+    BalancedPaths, Candidate, LossEstimator, ParallelPaths, PathChoice, QueueShares, Queues,
+    RateEstimator,
+};
 
 use super::{
     config::Datagrams,
@@ -39,9 +42,22 @@ pub(super) struct Paths {
     loss: LossEstimator,
     /// With which path a choice among equals begins.
     turn: usize,
+    /// What chooses in place of [`choose`](Self::choose), if anything.
+    balanced: Option<BalancedPaths>,
 }
 
+/// The number of a message whose symbols a path is chosen for, and where they went so far, if losses are uneven.
+pub(super) type OfMessage<'m> = (u64, Option<&'m Spread>);
+
 impl Paths {
+    /// No paths yet, among which will be chosen in this way.
+    pub(super) fn chosen_by(choice: PathChoice) -> Self {
+        Self {
+            balanced: choice.balanced(),
+            ..Self::default()
+        }
+    }
+
     /// Adds a path, if it is new and there is capacity; if there is none, it is kept for later.
     pub(super) fn add(&mut self, now: Time, four_tuple: FourTuple, datagrams: &Datagrams) -> bool {
         if self.position(four_tuple).is_some() {
@@ -129,44 +145,71 @@ impl Paths {
     /// The path by which a datagram of `bytes` is there first, of those that carry such
     /// datagrams, and how many of `count` should go by it: as many as are there when the
     /// others are that go by other ways. `ns_per_byte` counts where it is not known better.
-    /// `spread` makes those seem later that have carried much of the same message.
+    /// Those seem later that have carried much of the same `message`. If another balancer is to
+    /// choose, messages go by that.
     pub(super) fn choose(
         &mut self,
         now: Time,
         bytes: usize,
         count: u32,
         ns_per_byte: f64,
-        spread: Option<&Spread>,
+        message: Option<OfMessage<'_>>,
     ) -> Option<(usize, u32)> {
+        if let Some((message, _)) = message
+            && let Some(mut balanced) = self.balanced.take()
+        {
+            let candidates = self.candidates(now, bytes, ns_per_byte, None);
+            let list = (self.list.len(), candidates);
+            let chosen = balanced.choose(now, message, (bytes, count), list);
+            self.balanced = Some(balanced);
+            return chosen;
+        }
+        let mut best: Option<Candidate> = None;
+        let mut parallel = ParallelPaths::new();
+        let spread = message.and_then(|(_, spread)| spread);
+        for it in self.candidates(now, bytes, ns_per_byte, spread) {
+            let group = self.list[it.index].group;
+            parallel.add(group, it.arrival.since(now), it.each);
+            if best.is_none_or(|best| it.arrival < best.arrival) {
+                best = Some(it);
+            }
+        }
+        let index = best?.index;
+        self.turn = index.saturating_add(1).checked_rem(self.list.len())?;
+        Some((index, parallel.share(self.list[index].group, count)))
+    }
+
+    /// Paths by which a datagram of `bytes` may be sent, and when it would be there.
+    fn candidates(
+        &self,
+        now: Time,
+        bytes: usize,
+        ns_per_byte: f64,
+        spread: Option<&Spread>,
+    ) -> impl Iterator<Item = Candidate> {
         let all_dead = self.list.iter().all(Path::is_dead);
         let wide = self.live().filter(|path| path.datagram_bytes() >= bytes);
         let least_loss = wide.map(Path::loss).fold(1.0, f64::min);
         let fastest = self.fastest();
-        let paths = self.list.len();
-        let mut best: Option<(Time, usize)> = None;
-        let mut parallel = ParallelPaths::new();
-        for step in 0..paths {
-            let index = self.turn.saturating_add(step).checked_rem(paths)?;
-            let path = &self.list[index];
+        let turn = self.turn.checked_rem(self.list.len()).unwrap_or_default();
+        let (last, first) = self.list.split_at(turn);
+        let paths = first.iter().zip(turn..).chain(last.iter().zip(0..));
+        paths.filter_map(move |(path, index)| {
             if (path.is_dead() && !all_dead) || path.datagram_bytes() < bytes || path.is_capped {
-                continue;
+                return None;
             }
             if path.loss() > BLACK_HOLE_LOSS && least_loss < path.loss() / 2.0 {
-                continue;
+                return None;
             }
             let bottleneck = &self.bottlenecks[path.group];
             let late = spread.map_or(Duration::ZERO, |spread| spread.cost(path.group));
             let arrival = bottleneck.arrival(now, bytes, ns_per_byte, fastest);
-            let arrival = arrival + path.silence(now) + late;
-            let each = bottleneck.time_of(bytes, ns_per_byte);
-            parallel.add(path.group, arrival.since(now), each);
-            if best.is_none_or(|(earliest, _)| arrival < earliest) {
-                best = Some((arrival, index));
-            }
-        }
-        let (_, index) = best?;
-        self.turn = index.saturating_add(1).checked_rem(paths)?;
-        Some((index, parallel.share(self.list[index].group, count)))
+            Some(Candidate {
+                index,
+                arrival: arrival + path.silence(now) + late,
+                each: bottleneck.time_of(bytes, ns_per_byte),
+            })
+        })
     }
 
     /// A datagram with a symbol is about to be sent. When it will be there,
@@ -191,7 +234,7 @@ impl Paths {
         let delay = self.delay(report.delay_us);
         let index = self.list.iter().position(|path| path.id == report.path)?;
         let path = &mut self.list[index];
-        let (group, mut report) = (path.group, path.hear(now, report.received, report.highest)?);
+        let (group, mut report) = (path.group, path.hear(now, report)?);
         if self.bottlenecks[group].is_off(delay) {
             for bottleneck in &mut self.bottlenecks {
                 bottleneck.forget_delays(now);

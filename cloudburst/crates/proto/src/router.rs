@@ -187,7 +187,7 @@ impl Router {
     fn note(&mut self, now: Time, id: PeerId, header: &Header, source: &SourceDatagram) {
         let from = source.four_tuple;
         self.handshake.heard(now, id, from.remote, source.bytes);
-        self.paths.arrived(now, id, header, from);
+        self.paths.arrived(now, id, header, (from, source.ecn));
         self.outbound.heard(now, id);
         if let Some(paths) = self.paths.statistics(id) {
             if self.outbound.answered(now, id, &paths, &mut self.timers) {

@@ -142,6 +142,11 @@ impl Scheduler {
         own.min(self.link.map_or(usize::MAX, |link| link.credit(now)))
     }
 
+    /// Bytes to a peer that may leave by one path in a row though others are as fast.
+    pub(super) fn train_bytes(&self, id: PeerId) -> Option<usize> {
+        self.peers.get(id)?.controller.train_bytes()
+    }
+
     /// Bytes per second that a peer is sent while there is something to send.
     pub(super) fn bytes_per_s(&self, id: PeerId) -> f64 {
         let peer = self.peers.get(id);

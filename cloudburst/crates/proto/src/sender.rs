@@ -235,6 +235,7 @@ impl Sender {
         Some(Ok(Burst {
             datagram_bytes,
             remaining: outgoing.remaining(),
+            sent: outgoing.sent_in_all(),
             most: parts.map_or(u32::MAX, |parts| outgoing.symbols().div_ceil(parts)),
         }))
     }

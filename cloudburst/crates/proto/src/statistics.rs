@@ -45,8 +45,10 @@ pub struct TransportStatistics {
     pub datagrams_received: u64,
     /// Bytes of these datagrams.
     pub bytes_received: u64,
-    /// Datagrams that arrived with the network's notice of congestion.
+    /// Datagrams that arrived with a mark of congestion (ECN).
     pub congestion_marks: u64,
+    /// Datagrams of ours that arrived with one, as peers report.
+    pub datagrams_marked: u64,
     /// Paths that were found dead.
     pub paths_died: u64,
     /// Ports of ours that did not deliver and were abandoned for others.

@@ -241,16 +241,18 @@ impl Writer<'_> {
         if out.len() < datagram_bytes {
             return Ok(None);
         }
-        let credit = self
-            .outbound
-            .scheduler
-            .credit(now, peer)
-            .div_ceil(datagram_bytes);
-        let wanted = burst.remaining.min(credit.max(1) as u32);
+        let scheduler = &self.outbound.scheduler;
+        let credit = scheduler.credit(now, peer).div_ceil(datagram_bytes).max(1) as u32;
+        let train = scheduler.train_bytes(peer);
+        let train = train.map(|bytes| bytes.div_ceil(datagram_bytes) as u32);
+        // Every path has something to carry before any gets a longer train.
+        let train = train.filter(|train| burst.sent >= train.saturating_mul(2));
+        let wanted = burst.remaining.min(train.map_or(credit, |_| u32::MAX));
         let Some((path, leave)) = self.choose(id, datagram_bytes, wanted) else {
             return Ok(None);
         };
-        let count = burst.train(path.share, out.len());
+        let most = credit.min(train.unwrap_or(u32::MAX));
+        let count = burst.train(path.share, out.len()).min(most);
         let count = count.min(leave.min(u64::from(u32::MAX)) as u32);
         let symbols = self
             .outbound
@@ -260,18 +262,18 @@ impl Writer<'_> {
             symbols.ok_or(Reason::Refused)?,
             self.handshake.sealer(now, peer).ok_or(Reason::Refused)?,
         );
-        let (mut at, mut expected) = (0, now);
+        let (mut at, mut expected, mut written) = (0, now, 0_u32);
         for sequence in symbols.sequences.clone() {
             let Some((stamp, arrival)) = self.paths.stamp(now, peer, &path, datagram_bytes) else {
                 break;
             };
             expected = arrival;
-            let written =
+            let symbol =
                 sealer.write_symbol(stamp, &mut out[at..], |body| symbols.write(sequence, body));
-            let Ok(bytes) = written else {
+            let Ok(bytes) = symbol else {
                 break;
             };
-            at = at.saturating_add(bytes);
+            (at, written) = (at.saturating_add(bytes), written.saturating_add(1));
         }
         let sent = (count, &path, expected);
         let round_trip = &paths.round_trip;
@@ -281,7 +283,9 @@ impl Writer<'_> {
         self.outbound.scheduler.sent(now, peer, at);
         self.handshake.sent(now, peer, path.four_tuple.remote, at);
         self.handshake.asked(now, peer, count);
-        Ok(Some(self.sent(path.four_tuple, at, datagram_bytes)))
+        let ecn = self.paths.mark(now, peer, &path, written);
+        let transmit = self.sent(path.four_tuple, at, datagram_bytes);
+        Ok(Some(Transmit { ecn, ..transmit }))
     }
 
     /// The path that is best for a message's next symbols, of those to addresses that may be sent
@@ -294,10 +298,10 @@ impl Writer<'_> {
     ) -> Option<(ChosenPath, u64)> {
         let (now, peer) = (self.now, id.peer);
         loop {
-            let spread = self.outbound.sender.spread(id);
+            let message = (id.message, self.outbound.sender.spread(id));
             let path = self
                 .paths
-                .choose(now, peer, datagram_bytes, wanted, spread)?;
+                .choose(now, peer, datagram_bytes, wanted, Some(message))?;
             // Some is left for asking for a token, or nothing may ever be sent again.
             let credit = self.handshake.credit(now, peer, path.four_tuple.remote);
             let leave = credit.saturating_sub(RESERVE_BYTES);
@@ -310,7 +314,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Counts what is sent.
+    /// Counts what is sent. Where nobody reports on it, or it is a question or a probe, it is not to be marked: see
+    /// `Path::mark`.
     fn sent(&mut self, four_tuple: FourTuple, bytes: usize, segment_bytes: usize) -> Transmit {
         let datagrams = bytes.div_ceil(segment_bytes.max(1)) as u64;
         tally(&mut self.statistics.datagrams_sent, datagrams);

@@ -52,8 +52,8 @@ pub enum StartError {
 
 /// Sends and receives messages; see the [crate](super).
 ///
-/// Memory: some 5 KiB for a peer with keys, and 2 KiB for which of its messages are done, 1.4 kB for
-/// each of its paths, 0.3 kB more of one that is sent by beside others, and 36 bytes for each path on standby beyond 64; for an outgoing message its
+/// Memory: some 5 KiB for a peer with keys, and 2 KiB for which of its messages are done, 1.5 kB for
+/// each of its paths, 0.8 kB more of one that is sent by beside others, and 36 bytes for each path on standby beyond 64; for an outgoing message its
 /// bytes and some 850; for an incoming one twice its bytes and 1.3 KiB for each 64 symbols. For an
 /// outgoing one that was given up 24 bytes, until its receiver has answered or was asked five times,
 /// and for 16,384 of a peer at most.

@@ -1,6 +1,6 @@
 //! What arrives from a peer, path by path: for replay protection, and for reports to it.
 
-use cloudburst_wire::{ReplayWindow, Report, Time};
+use cloudburst_wire::{Ecn, EcnCounts, Header, ReplayWindow, Report, Time};
 
 /// Paths of a peer that are kept track of, at most.
 const MAX_PATHS: usize = 72;
@@ -22,6 +22,7 @@ struct InboundPath {
     highest: u64,
     /// Of the newest datagram: arrival by our clock less sending by the peer's.
     delay_us: u32,
+    ecn: EcnCounts,
 }
 
 impl Inbound {
@@ -33,8 +34,14 @@ impl Inbound {
         }
     }
 
-    /// Takes note of a datagram that was opened.
-    pub fn take(&mut self, now: Time, path: u16, sequence: u64, sent_us: u32) {
+    /// Takes note of a datagram that was opened, and of how it was marked.
+    pub fn take(&mut self, now: Time, header: &Header, ecn: Ecn) {
+        let Header {
+            path,
+            sequence,
+            sent_us,
+            ..
+        } = *header;
         let delay_us = now.as_wire_micros().wrapping_sub(sent_us);
         let index = match self.paths.iter().position(|known| known.id == path) {
             Some(index) => index,
@@ -45,6 +52,7 @@ impl Inbound {
             return;
         }
         known.received = known.received.wrapping_add(1);
+        known.ecn.count(ecn);
         if sequence >= known.highest {
             known.highest = sequence;
             known.delay_us = delay_us;
@@ -65,6 +73,7 @@ impl Inbound {
             received: 0,
             highest: 0,
             delay_us: 0,
+            ecn: EcnCounts::default(),
         });
         self.paths.len().saturating_sub(1)
     }
@@ -80,6 +89,7 @@ impl Inbound {
                 received: path.received,
                 highest: path.highest as u32,
                 delay_us: path.delay_us,
+                ecn: Some(path.ecn),
             })
     }
 }
@@ -87,13 +97,31 @@ impl Inbound {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cloudburst_wire::{Form, PacketKind};
+
+    fn header(path: u16, sequence: u64) -> Header {
+        Header {
+            kind: PacketKind::Symbol,
+            form: Form::Data,
+            path,
+            sent_us: 4,
+            session: 5,
+            sequence,
+        }
+    }
 
     #[test]
     fn tells_replays_and_reports_the_answered_first() {
         let mut inbound = Inbound::default();
-        for (path, sequence) in [(1, 0), (2, 5), (1, 1)] {
-            assert!(inbound.may_be_new(path, sequence));
-            inbound.take(Time::from_nanos(9_000), path, sequence, 4);
+        let now = Time::from_nanos(9_000);
+        for (path, sequence, ecn) in [
+            (1, 0, Ecn::Capable),
+            (2, 5, Ecn::NotCapable),
+            (1, 1, Ecn::CongestionExperienced),
+            // A replay counts for nothing, however it is marked.
+            (1, 1, Ecn::CongestionExperienced),
+        ] {
+            inbound.take(now, &header(path, sequence), ecn);
         }
         assert!(!inbound.may_be_new(1, 1));
         assert!(inbound.may_be_new(2, 4));
@@ -102,13 +130,18 @@ mod tests {
             reports.iter().map(|report| report.path).collect::<Vec<_>>(),
             [2, 1]
         );
+        assert_eq!(reports[0].ecn, Some(EcnCounts::default()));
         assert_eq!(
             reports[1],
             Report {
                 path: 1,
                 received: 2,
                 highest: 1,
-                delay_us: 5
+                delay_us: 5,
+                ecn: Some(EcnCounts {
+                    capable: 2,
+                    marked: 1
+                })
             }
         );
     }
@@ -117,7 +150,7 @@ mod tests {
     fn forgets_the_path_heard_from_least() {
         let mut inbound = Inbound::default();
         for path in 1..=MAX_PATHS as u16 + 1 {
-            inbound.take(Time::ZERO, path, 0, 0);
+            inbound.take(Time::ZERO, &header(path, 0), Ecn::NotCapable);
         }
         assert!(!inbound.may_be_new(1, 1), "it was forgotten");
         assert!(inbound.may_be_new(2, 1));

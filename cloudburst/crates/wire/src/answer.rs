@@ -156,7 +156,7 @@ impl Stop {
     pub const MIN_BYTES: usize = START_BYTES + 1 + ECHO_BYTES + 2 + 4;
 
     /// Writes the body, to session `asker`, and as many of the reports as there
-    /// is capacity for: 14 bytes each.
+    /// is capacity for: 15 bytes each or more.
     ///
     /// # Errors
     ///
@@ -198,7 +198,7 @@ impl Progress {
     pub const MIN_BYTES: usize = START_BYTES + ECHO_BYTES + 1 + 4;
 
     /// Writes the body, to session `asker`, and as many of the reports as there
-    /// is capacity for: 14 bytes each.
+    /// is capacity for: 15 bytes each or more.
     ///
     /// # Errors
     ///
@@ -248,7 +248,7 @@ impl Busy {
     pub const MIN_BYTES: usize = START_BYTES + ECHO_BYTES + 2 + 1;
 
     /// Writes the body, to session `asker`, and as many of the reports as there
-    /// is capacity for: 14 bytes each.
+    /// is capacity for: 15 bytes each or more.
     ///
     /// # Errors
     ///
@@ -287,7 +287,7 @@ impl Pong {
     pub const MIN_BYTES: usize = START_BYTES + ECHO_BYTES + 2;
 
     /// Writes the body, to session `asker`, and as many of the reports as there
-    /// is capacity for: 14 bytes each.
+    /// is capacity for: 15 bytes each or more.
     ///
     /// # Errors
     ///

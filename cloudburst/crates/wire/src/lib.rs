@@ -42,6 +42,7 @@ mod body;
 mod cipher;
 mod control;
 mod counter;
+mod ecn;
 pub mod envelope;
 mod failure;
 mod field;
@@ -57,6 +58,7 @@ mod seal;
 mod size;
 mod time;
 mod token;
+mod varint;
 
 pub use answer::{
     Busy, BusyAnswers, BusyReason, Challenge, Outcome, Pong, Progress, ProgressState, Stop,
@@ -64,6 +66,7 @@ pub use answer::{
 pub use body::{Body, Cancel, Goodbye, Ping, Query, Symbol, TokenBody};
 pub use control::{Answer, Asked, Question};
 pub use counter::{release, tally, untally};
+pub use ecn::{Ecn, EcnCounts};
 pub use failure::{Failure, FailureReason, MAX_FAILURE_TEXT_BYTES};
 pub use field::{BufferTooShort, Written};
 pub use header::{Form, HEADER_BYTES, Header, Malformed, PacketKind, STATELESS_PATH, VERSION};
@@ -76,7 +79,7 @@ pub use noise::{
     NotAuthentic, Offer, Pattern, Responder, TrafficKeys,
 };
 pub use replay::{REPLAY_WINDOW, ReplayWindow, Replayed};
-pub use report::{Echo, REPORT_BYTES, Report, Reports};
+pub use report::{Echo, MIN_REPORT_BYTES, Report, Reports};
 pub use seal::{KEY_BYTES, OpenError, Opener, Sealer, Stamp, check};
 pub use size::{
     CHECK_BYTES, Framing, MIN_QUESTION_BYTES, MIN_SYMBOL_BYTES, TAG_BYTES, question_datagram_bytes,

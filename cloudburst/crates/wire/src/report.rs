@@ -3,12 +3,18 @@
 use core::fmt;
 
 use super::{
+    ecn::EcnCounts,
     field::{Reader, Writer},
     header::Malformed,
+    varint::{self, Varint},
 };
 
-/// Bytes of a report.
-pub const REPORT_BYTES: usize = 14;
+/// Bytes of the shortest report: that of a path by which nothing has come that is capable of ECN, or which does not tell.
+pub const MIN_REPORT_BYTES: usize = 15;
+/// Codes of what is said of marks: that nothing has arrived that is capable of ECN, counts that follow, or nothing.
+const NONE_CAPABLE: u8 = 0;
+const COUNTED: u8 = 1;
+const UNTOLD: u8 = 2;
 pub(super) const ECHO_BYTES: usize = 10;
 
 /// Which datagram an answer answers: round-trip time = arrival of the answer
@@ -23,7 +29,7 @@ pub struct Echo {
     pub hold_us: u32,
 }
 
-/// How one path from the asker to the answerer fares: 14 bytes.
+/// How one path from the asker to the answerer fares: 15 bytes, and more where datagrams arrive that are capable of ECN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The path's id, as the asker chose it.
@@ -35,11 +41,13 @@ pub struct Report {
     /// Delay of the newest datagram on it: arrival on the answerer's clock less
     /// sending on the asker's, µs modulo 2^32.
     pub delay_us: u32,
+    /// How many of those that arrived were marked; nothing, if there was no capacity for that.
+    pub ecn: Option<EcnCounts>,
 }
 
-/// The reports at the end of an answer: an iterator over borrowed bytes.
+/// The reports at the end of an answer: an iterator over borrowed bytes, which are well-formed.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reports<'d>(&'d [[u8; REPORT_BYTES]]);
+pub struct Reports<'d>(&'d [u8]);
 
 impl Echo {
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -58,33 +66,65 @@ impl Echo {
 }
 
 impl Report {
-    /// Writes as many as there is capacity for.
+    /// Writes as many as there is capacity for, and of a path's marks nothing if there is none for that.
     pub(super) fn write_all(reports: impl IntoIterator<Item = Self>, writer: &mut Writer<'_>) {
-        let fitting = writer.available() / REPORT_BYTES;
-        for report in reports.into_iter().take(fitting) {
+        for report in reports {
+            let Some(for_counts) = writer.available().checked_sub(MIN_REPORT_BYTES) else {
+                return;
+            };
             writer.put(&report.path.to_be_bytes());
             writer.put(&report.received.to_be_bytes());
             writer.put(&report.highest.to_be_bytes());
             writer.put(&report.delay_us.to_be_bytes());
+            match report.ecn {
+                Some(EcnCounts { capable: 0, .. }) => writer.put(&[NONE_CAPABLE]),
+                Some(EcnCounts { capable, marked }) => {
+                    let (capable, marked) = (Varint::new(capable), Varint::new(marked));
+                    let counts = [capable.as_bytes(), marked.as_bytes()];
+                    if counts[0].len().saturating_add(counts[1].len()) > for_counts {
+                        writer.put(&[UNTOLD]);
+                        continue;
+                    }
+                    writer.put(&[COUNTED]);
+                    counts.iter().for_each(|count| writer.put(count));
+                }
+                None => writer.put(&[UNTOLD]),
+            }
         }
     }
 
-    fn read(bytes: &[u8; REPORT_BYTES]) -> Self {
-        let [p0, p1, r0, r1, r2, r3, h0, h1, h2, h3, d0, d1, d2, d3] = *bytes;
-        Self {
+    /// Takes one from the beginning of `bytes`, if it is a whole one.
+    fn take(bytes: &mut &[u8]) -> Option<Self> {
+        let (start, rest) = bytes.split_first_chunk::<MIN_REPORT_BYTES>()?;
+        *bytes = rest;
+        let [p0, p1, r0, r1, r2, r3, h0, h1, h2, h3, d0, d1, d2, d3, e] = *start;
+        let ecn = match e {
+            NONE_CAPABLE => Some(EcnCounts::default()),
+            COUNTED => Some(EcnCounts {
+                capable: varint::take(bytes).filter(|it| *it > 0)?,
+                marked: varint::take(bytes)?,
+            }),
+            UNTOLD => None,
+            _ => return None,
+        };
+        Some(Self {
             path: u16::from_be_bytes([p0, p1]),
             received: u32::from_be_bytes([r0, r1, r2, r3]),
             highest: u32::from_be_bytes([h0, h1, h2, h3]),
             delay_us: u32::from_be_bytes([d0, d1, d2, d3]),
-        }
+            ecn,
+        })
     }
 }
 
 impl<'d> Reports<'d> {
     /// Nothing but whole reports.
     pub(super) fn of(bytes: &'d [u8]) -> Option<Self> {
-        let (reports, rest) = bytes.as_chunks();
-        rest.is_empty().then_some(Self(reports))
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            Report::take(&mut rest)?;
+        }
+        Some(Self(bytes))
     }
 }
 
@@ -92,17 +132,9 @@ impl Iterator for Reports<'_> {
     type Item = Report;
 
     fn next(&mut self) -> Option<Report> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(Report::read(first))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.0.len(), Some(self.0.len()))
+        Report::take(&mut self.0)
     }
 }
-
-impl ExactSizeIterator for Reports<'_> {}
 
 impl fmt::Debug for Reports<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -152,10 +152,16 @@ fn check_ends(of: &impl Fn(&str) -> Vec<u8>, keys: &TrafficKeys) {
         received: 7,
         highest: 6,
         delay_us: 0x8182_8384,
+        ecn: Some(EcnCounts {
+            capable: 5,
+            marked: 2,
+        }),
     };
     let to_initiator = Sealer::sealed(INITIATOR_INDEX, &keys.to_initiator);
     let delivered = stop(Outcome::Delivered, 3, 1_234);
-    let made = written(&to_initiator, (PATH, 1), |body| {
+    // As long as the answer to a symbol may be, which has capacity for counts of marks.
+    let most = symbol_datagram_bytes(MIN_SYMBOL_BYTES, to_initiator.framing());
+    let made = written_in(most, &to_initiator, (PATH, 1), |body| {
         delivered.write(INITIATOR_CONVERSATION, [report], body)
     });
     assert_eq!(made, of("stop"));
@@ -178,7 +184,18 @@ fn echo() -> Echo {
     }
 }
 
+/// A datagram as long as the shortest question.
 fn written(
+    sealer: &Sealer,
+    stamp: (u16, u64),
+    body: impl FnOnce(&mut [u8]) -> Result<Written, BufferTooShort>,
+) -> Vec<u8> {
+    let most = question_datagram_bytes(sealer.framing());
+    written_in(most, sealer, stamp, body)
+}
+
+fn written_in(
+    most: usize,
     sealer: &Sealer,
     (path, sequence): (u16, u64),
     body: impl FnOnce(&mut [u8]) -> Result<Written, BufferTooShort>,
@@ -188,7 +205,7 @@ fn written(
         sent_us: 0x0c0d_0e0f,
         sequence,
     };
-    let mut out = vec![0; question_datagram_bytes(sealer.framing())];
+    let mut out = vec![0; most];
     let bytes = sealer.write(stamp, &mut out, body).unwrap();
     out.truncate(bytes);
     out

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use super::{
     incast,
@@ -59,6 +59,9 @@ impl<'a> Run<'a> {
             Scenario::Loss90 => self.spell(CALM, 9),
             Scenario::Blackout => self.spell(CALM, 10),
             Scenario::Short => self.short(),
+            Scenario::Marked | Scenario::Ecn => {
+                bail!("a queue that marks is measured in virtual time alone")
+            }
             Scenario::Incast => incast::measure(self.rig, self.is_ours()),
         }
     }

@@ -1,8 +1,8 @@
 //! One sender, alone and beside one cubic flow.
 
 use super::{
-    Cell, Figures, Flow, Outcome, SECOND, World, backlog, curves, figures,
-    messages as some_messages, ours, quic, run, share, tcp, through,
+    Cell, Counts, Figures, Flow, Outcome, SECOND, World, backlog, curves, figures,
+    messages as some_messages, ours, percentile, quic, run, share, tcp, tcp_with_ecn, through,
 };
 use crate::ours::Ours;
 
@@ -29,6 +29,60 @@ pub(super) fn alone(cell: &Cell, is_quick: bool) -> Outcome {
     let ours = figures_of(&world);
     let peer = figures_of(&run(cell, duration, vec![tcp(0, backlog(cell))]));
     Outcome::new(cell, ours, peer, curves(&world, &["ours"]))
+}
+
+/// Alone through a queue that marks, beside cubic with ECN in its place.
+pub(super) fn marked(cell: &Cell, is_quick: bool) -> Outcome {
+    let settled = cell.settling(1, 12);
+    let duration = settled + length(cell, is_quick);
+    let figures_of = |world: &World| -> Figures {
+        let series = &world.link.series;
+        let [early, late] = [0..settled, settled..duration].map(|span| series.total(0, span));
+        let queue = percentile(series.queues(settled..duration), 0.9);
+        figures([
+            ("early_loss", early.loss()),
+            ("loss", late.loss()),
+            ("marked", late.marked as f64 / late.sent.max(1) as f64),
+            (
+                "goodput",
+                share(cell, late.goodput_bytes, settled, duration),
+            ),
+            ("queue_ms", queue * 8e3 / cell.bits_per_s()),
+        ])
+    };
+    let world = run(cell, duration, vec![ours(cell, 0, backlog(cell))]);
+    let ours = figures_of(&world);
+    let cubic = tcp_with_ecn(0, backlog(cell));
+    let peer = figures_of(&run(cell, duration, vec![cubic]));
+    Outcome::new(cell, ours, peer, curves(&world, &["ours"]))
+}
+
+/// Beside cubic with ECN through a queue that marks, and another cubic with ECN in our place.
+pub(super) fn ecn(cell: &Cell, is_quick: bool) -> Outcome {
+    let settled = cell.settling(1, 12);
+    let duration = settled + length(cell, is_quick);
+    let beside = |flow: Box<dyn Flow>| -> (World, Figures) {
+        let world = run(cell, duration, vec![flow, tcp_with_ecn(1, backlog(cell))]);
+        let late = settled..duration;
+        let [own, cubic] = [0, 1].map(|flow| world.link.series.total(flow, late.clone()));
+        let [share, others] = [0, 1].map(|flow| through(cell, &world, flow, settled, duration));
+        let marked = |counts: &Counts| counts.marked as f64 / counts.sent.max(1) as f64;
+        let queue = percentile(world.link.series.queues(late.clone()), 0.9);
+        let figures = figures([
+            ("share", share),
+            ("cubic", others),
+            ("ratio", share / others),
+            ("loss", own.loss()),
+            ("cubic_loss", cubic.loss()),
+            ("marked", marked(&own)),
+            ("cubic_marked", marked(&cubic)),
+            ("queue_ms", queue * 8e3 / cell.bits_per_s()),
+        ]);
+        (world, figures)
+    };
+    let (world, ours) = beside(ours(cell, 0, backlog(cell)));
+    let (_, peer) = beside(tcp_with_ecn(0, backlog(cell)));
+    Outcome::new(cell, ours, peer, curves(&world, &["ours", "cubic"]))
 }
 
 /// Shares of the link that flow 0 and a cubic flow get.

@@ -24,6 +24,12 @@ const MOST_TENTH_SECOND_BYTES: f64 = 20_000.0;
 /// The p99 of incast beside the best peer's, by size in kB.
 const INCAST: [(u32, f64); 3] = [(5, 1.0), (20, 0.9), (93, 0.8)];
 const MOST_SHORT_RATIO: f64 = 1.1;
+/// Through a queue that marks: loss once it may have found its rate, goodput, and the queue, beside cubic's with ECN.
+const MOST_MARKED_LOSS: f64 = 0.001;
+const LEAST_MARKED_GOODPUT: f64 = 0.8;
+const MOST_MARKED_QUEUE: f64 = 1.25;
+/// How much more or less than a cubic flow that heeds marks we may take there.
+const MOST_MARKED_RATIO: f64 = 2.0;
 
 impl Scenario {
     /// What must hold, in words.
@@ -51,6 +57,12 @@ impl Scenario {
             }
             Self::Incast => {
                 "p99 of 5, 20, 93 kB at most 1.0, 0.9, 0.8 of the better of TCP's and QUIC's"
+            }
+            Self::Marked => {
+                "loss at most 0.1 % after max(1 s, 12 RTT), goodput at least 80 %, nine tenths of the time a queue of at most 1.25 times cubic's with ECN"
+            }
+            Self::Ecn => {
+                "after max(1 s, 12 RTT) we get at least half of what cubic with ECN gets, and at most twice that"
             }
             Self::Short => "p99 of short TCP flows at most 1.1 times that beside QUIC",
         }
@@ -86,6 +98,12 @@ impl Cell {
                 let best = ["tcp", "quic"].map(|it| peer[&format!("{it}_p99_ms_{kilobytes}kB")]);
                 ours[&format!("p99_ms_{kilobytes}kB")] <= most * best[0].min(best[1])
             }),
+            Scenario::Marked => {
+                ours["loss"] <= MOST_MARKED_LOSS
+                    && ours["goodput"] >= LEAST_MARKED_GOODPUT
+                    && ours["queue_ms"] <= MOST_MARKED_QUEUE * peer["queue_ms"]
+            }
+            Scenario::Ecn => (1.0 / MOST_MARKED_RATIO..=MOST_MARKED_RATIO).contains(&ours["ratio"]),
             Scenario::Short => ours["p99_ms"] <= MOST_SHORT_RATIO * peer["p99_ms"],
         }
     }

@@ -15,7 +15,8 @@ use std::{
 
 use anyhow::Result;
 use cloudburst::{
-    CongestionControl, Endpoint, EndpointConfig, Key, PeerId, Received, Reservation, Security,
+    CongestionControl, Endpoint, EndpointConfig, Key, PathChoice, PeerId, Received, Reservation,
+    Security,
 };
 use futures_util::future::LocalBoxFuture;
 use tokio::task::spawn_local;
@@ -38,6 +39,7 @@ const SHARE_OF_QUEUE: f64 = 0.95;
 #[derive(Default)]
 pub(super) struct Cloudburst {
     is_reserved: bool,
+    choice: PathChoice,
     receipts: Arc<Receipts>,
     dscp: AtomicU8,
     queues_bits_per_s: AtomicU64,
@@ -52,7 +54,16 @@ impl Cloudburst {
         }
     }
 
+    /// With a balancer of switches in place of its own choice of paths.
+    pub(super) fn balanced(choice: PathChoice) -> Self {
+        Self {
+            choice,
+            ..Self::default()
+        }
+    }
+
     fn configured(&self, config: EndpointConfig) -> Result<EndpointConfig> {
+        let config = config.with_path_choice(self.choice);
         let mut config = config.with_dscp(self.dscp.load(Ordering::Relaxed))?;
         if self.is_reserved {
             let queues = self.queues_bits_per_s.load(Ordering::Relaxed);
@@ -65,23 +76,39 @@ impl Cloudburst {
 
 impl Scheme for Cloudburst {
     fn name(&self) -> &'static str {
-        if self.is_reserved {
-            "cloudburst_reserved"
-        } else {
-            "cloudburst"
+        match self.choice {
+            _ if self.is_reserved => "cloudburst_reserved",
+            PathChoice::Ecmp => "cloudburst_ecmp",
+            PathChoice::Rps => "cloudburst_rps",
+            PathChoice::Drb => "cloudburst_drb",
+            PathChoice::LetFlow => "cloudburst_letflow",
+            PathChoice::Tr => "cloudburst_tr",
+            _ => "cloudburst",
         }
     }
 
     fn about(&self) -> &'static str {
-        if self.is_reserved {
-            "the same at the rate of the queues that are kept for it, where there are any"
-        } else {
-            "Cloudburst, as the library comes: coded messages from one port to 16"
+        match self.choice {
+            _ if self.is_reserved => {
+                "the same at the rate of the queues that are kept for it, where there are any"
+            }
+            PathChoice::Ecmp => "Cloudburst with a path for each message, by its hash",
+            PathChoice::Rps => "Cloudburst with a path for each symbol, at random",
+            PathChoice::Drb => "Cloudburst with a path for each symbol, in turn",
+            PathChoice::LetFlow => "Cloudburst with a path at random after each pause of a message",
+            PathChoice::Tr => {
+                "Cloudburst with the splitter's TR in place of its own choice of paths"
+            }
+            _ => "Cloudburst, as the library comes: coded messages from one port to 16",
         }
     }
 
     fn is_cloudburst(&self) -> bool {
         true
+    }
+
+    fn is_named_only(&self) -> bool {
+        self.choice != PathChoice::default()
     }
 
     fn needs_queue(&self) -> bool {

@@ -14,10 +14,14 @@ use serde_json::json;
 
 use crate::cli::KeygenArgs;
 
-/// A file is in the way.
+/// Something is in the way of a new key.
 #[derive(Debug, thiserror::Error)]
-#[error("{} exists and may be somebody's key; choose another name, or --force to overwrite it", .0.display())]
-pub(crate) struct FileExists(PathBuf);
+pub(crate) enum InTheWay {
+    #[error("{} exists and may be somebody's key; choose another name, or --force to overwrite it", .0.display())]
+    File(PathBuf),
+    #[error("{} is a directory; name a file in it", .0.display())]
+    Directory(PathBuf),
+}
 
 pub(crate) fn run(args: &KeygenArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut secret = [0; SECRET_BYTES];
@@ -71,12 +75,15 @@ fn shared(args: &KeygenArgs, key: &Key, as_json: bool) -> anyhow::Result<ExitCod
 }
 
 fn write(args: &KeygenArgs, key: &impl std::fmt::Display) -> anyhow::Result<()> {
+    if args.file.is_dir() {
+        return Err(InTheWay::Directory(args.file.clone()).into());
+    }
     if args.force {
         return replace(&args.file, key);
     }
     match create(&args.file, key) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Err(FileExists(args.file.clone()).into())
+            Err(InTheWay::File(args.file.clone()).into())
         }
         created => created.with_context(|| format!("cannot write {}", args.file.display())),
     }

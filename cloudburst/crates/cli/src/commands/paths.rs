@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloudburst::{Endpoint, Health, PathReport, PeerId, TransportStatistics};
+use cloudburst::{EcnState, Endpoint, Health, PathReport, PeerId, TransportStatistics};
 use flow_cli::ExitCode;
 use flow_cli::{Signals, print, print_json};
 use flow_report::Table;
@@ -76,7 +76,7 @@ fn report(
         }));
     }
     let mut table = Table::new([
-        "path", "from", "to", "health", "sent", "loss %", "rtt", "lag", "bytes",
+        "path", "from", "to", "health", "sent", "loss %", "ecn", "marked", "rtt", "lag", "bytes",
     ]);
     for path in paths {
         let time = |time: Option<Duration>| time.map_or_else(|| "-".to_owned(), words);
@@ -87,6 +87,8 @@ fn report(
             health(path.health).to_owned(),
             path.sent.to_string(),
             format!("{:.1}", path.loss * 100.0),
+            ecn(path.ecn).to_owned(),
+            path.marked.to_string(),
             time(path.rtt),
             time(path.lag),
             path.datagram_bytes.to_string(),
@@ -115,6 +117,8 @@ fn as_value(path: &PathReport, local: &str) -> Value {
         "sent": path.sent,
         "delivered": path.delivered,
         "loss": path.loss,
+        "ecn": ecn(path.ecn),
+        "marked": path.marked,
         "rtt_ms": path.rtt.map(millis),
         "lag_ms": path.lag.map(millis),
         "datagram_bytes": path.datagram_bytes,
@@ -126,5 +130,14 @@ pub(crate) const fn health(health: Health) -> &'static str {
         Health::Good => "good",
         Health::Dead => "dead",
         _ => "unknown",
+    }
+}
+
+const fn ecn(state: EcnState) -> &'static str {
+    match state {
+        EcnState::Testing => "testing",
+        EcnState::Capable => "capable",
+        EcnState::Failed => "failed",
+        _ => "untested",
     }
 }

@@ -1,12 +1,12 @@
 //! What is measured: the name, help and value of each metric.
 
-use cloudburst::{EndpointStatistics, PathReport};
+use cloudburst::{EcnState, EndpointStatistics, PathReport};
 use flow_telemetry::{Descriptor, Kind, NameError};
 
 type Count = fn(&EndpointStatistics) -> u64;
 
 /// Name, help and value of what only grows.
-pub(super) const COUNTERS: [(&str, &str, Count); 30] = [
+pub(super) const COUNTERS: [(&str, &str, Count); 32] = [
     (
         "messages_accepted_total",
         "Messages taken to be sent",
@@ -85,6 +85,16 @@ pub(super) const COUNTERS: [(&str, &str, Count); 30] = [
         "received_bytes_total",
         "Bytes of the datagrams that arrived",
         |it| it.protocol.bytes_received,
+    ),
+    (
+        "datagrams_marked_total",
+        "Datagrams of ours that arrived with a mark of congestion (ECN), as peers report",
+        |it| it.protocol.datagrams_marked,
+    ),
+    (
+        "congestion_marks_total",
+        "Datagrams that arrived here with a mark of congestion (ECN)",
+        |it| it.protocol.congestion_marks,
     ),
     ("paths_died_total", "Paths found dead", |it| {
         it.protocol.paths_died
@@ -178,11 +188,16 @@ pub(super) const GAUGES: [(&str, &str, Count); 7] = [
 pub(crate) type Figure = fn(&PathReport) -> Option<f64>;
 
 /// Name, help and value of what each path has, as a mean over peers.
-pub(super) const OF_PATHS: [(&str, &str, Figure); 3] = [
+pub(super) const OF_PATHS: [(&str, &str, Figure); 4] = [
     (
         "path_loss_ratio",
         "Share of datagrams lost of late, mean over peers",
         |it| Some(it.loss),
+    ),
+    (
+        "path_ecn_ratio",
+        "Share of peers to which the path carries ECN, of those where that is known",
+        carries_ecn,
     ),
     (
         "path_rtt_seconds",
@@ -195,6 +210,15 @@ pub(super) const OF_PATHS: [(&str, &str, Figure); 3] = [
         |it| it.lag.map(|it| it.as_secs_f64()),
     ),
 ];
+
+/// 1 if datagrams arrive as capable of ECN, 0 if not, where that is known.
+pub(crate) fn carries_ecn(path: &PathReport) -> Option<f64> {
+    match path.ecn {
+        EcnState::Capable => Some(1.0),
+        EcnState::Failed => Some(0.0),
+        _ => None,
+    }
+}
 
 fn described<T>(kind: Kind, rows: &[(&str, &str, T)]) -> Result<Vec<Descriptor>, NameError> {
     let rows = rows.iter();

@@ -42,6 +42,7 @@ fn add_keys(words: &mut Transcript, arguments: &[&str], (option, needed): (&str,
     let public = write("peer.pub", format!("cloudburst-public:{}", "07".repeat(32)));
     let secret = write("peer.key", "cloudburst-secret:07".to_owned());
     let shared = write("shared", format!("1:{}", "07".repeat(32)));
+    let nobody = write("nobody", "# whoever it will be".to_owned());
     words.hide(directory.path().display(), "KEYS");
     add_as_given(words, "no key", arguments);
     let with = |key_file: &str, others: &[&str]| {
@@ -67,6 +68,7 @@ fn add_keys(words: &mut Transcript, arguments: &[&str], (option, needed): (&str,
             "no such list of public keys",
             with(&own, &[option, "/nonexistent"]),
         ),
+        ("a list without a key", with(&own, &[option, &nobody])),
     ] {
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         add_as_given(words, case, &arguments);
@@ -107,9 +109,22 @@ fn words_of_ping_are_those_reviewed() {
             ("a share above all", &["--share", "2"]),
             ("a DSCP of 7 bits", &["--dscp", "64"]),
             ("no port", &["--ports", "any:0"]),
+            ("ports the wrong way round", &["--ports", "5000-4000"]),
             ("a message too long", &["--size", "5M"]),
         ],
     );
+    let arguments = ["ping", "192.0.2.1:9", "--bind", "127.0.0.1"];
+    add(
+        &mut words,
+        "from an address that does not reach it",
+        &arguments,
+    );
+    let output = tempfile::tempdir().expect("a directory");
+    let output = output.path().to_str().expect("UTF-8");
+    let files = Listening::start(&["serve", "--mode", "files", "--output", output]);
+    words.hide(files.address(), "FILES");
+    let arguments = ["ping", &files.address(), "-c1"];
+    add(&mut words, "a peer that takes files", &arguments);
     let arguments = ["ping", "127.0.0.1:9"];
     add_keys(&mut words, &arguments, ("--peer-key", "no key of the peer"));
     // Servers of other tests are at 127.0.0.1, and would take a port that is free again there.
@@ -142,6 +157,7 @@ fn words_of_serve_are_those_reviewed() {
         ("an address of another host", &["--bind", "192.0.2.1"]),
         ("an address twice", &["-b", "127.0.0.1", "-b", "127.0.0.1"]),
         ("no such mode", &["--mode", "loud"]),
+        ("a port in place of an address", &["--metrics", "9462"]),
         (
             "no such directory",
             &["--mode", "files", "--output", "/nonexistent/files"],
@@ -281,6 +297,9 @@ fn words_of_keygen_are_those_reviewed() {
         "no such directory",
         &["keygen", "/nonexistent/key"],
     );
+    add(&mut words, "a directory", &["keygen", "/", "--force"]);
+    let arguments = ["keygen", "--shared", "--id", "256", &file];
+    add(&mut words, "no such number", &arguments);
     fs::write(&file, "1:00\nx:secret\n").expect("a file");
     let arguments = ["serve", "--key-file", &file];
     add(&mut words, "a file that holds no key", &arguments);

@@ -5,7 +5,7 @@
 //! that has lost something, and grows as so many flows would that are spread as evenly. Where all goes through one
 //! queue, or nothing is known, it is one flow.
 
-use super::{AdaptiveController, BETA};
+use super::AdaptiveController;
 use crate::{Acknowledged, QueueSet, QueueShares};
 use cloudburst_wire::Time;
 
@@ -52,7 +52,7 @@ impl Flows {
         }
     }
 
-    /// Losses have left this part of the window, or less of it: no more is due than that.
+    /// Congestion has left this part of the window, or less of it: no more is due than that.
     pub(super) fn reduced(&mut self, kept: f64, window: f64, is_less: bool) {
         self.due = if is_less { window } else { self.due * kept };
     }
@@ -68,35 +68,65 @@ impl Flows {
     }
 }
 
+/// Returns the part of a window that goes through queues which have lost or marked nothing, where those that have leave so
+/// much of it, and `beta` of one flow's.
+pub(super) fn untouched_part(kept: f64, beta: f64) -> f64 {
+    (1.0 - (1.0 - kept) / (1.0 - beta)).max(0.0)
+}
+
 impl AdaptiveController {
     /// Returns what the window grows by where one flow's would by a datagram.
     pub(super) fn segment(&self) -> f64 {
         self.flows.count * self.datagram
     }
 
-    /// Tells if a report is of what was sent after the last reduction for losses in these queues.
-    pub(super) fn is_new(&self, news: &Acknowledged, queues: QueueSet) -> bool {
-        news.newest_sent_at
-            .is_some_and(|at| queues.iter().any(|queue| at > self.recovery_until[queue]))
+    /// Tells if what was sent then through these queues was sent after the last reduction for one of them.
+    pub(super) fn is_new(&self, sent_at: Option<Time>, queues: QueueSet) -> bool {
+        sent_at.is_some_and(|at| queues.iter().any(|queue| at > self.recovery_until[queue]))
     }
 
-    /// Returns the part of the window that losses leave, in queues that it was not reduced for meanwhile. What is
-    /// lost there of what was sent before now does not reduce it again.
-    pub(super) fn take_losses(&mut self, now: Time, news: &Acknowledged) -> f64 {
-        let newest = news.newest_sent_at.unwrap_or(now);
-        let before = self.recovery_until;
-        let queues = news.lossy.iter();
-        let these = queues.filter(|&queue| newest > before[queue]);
-        for queue in these.clone() {
+    /// Tells if losses were sent after the last reduction for their queue: all that they may be of (RFC 9002 §7.3.2), or
+    /// those of one burst would reduce it twice.
+    pub(super) fn has_new_losses(&self, news: &Acknowledged) -> bool {
+        let mut lossy = news.lossy.iter();
+        lossy.any(|queue| self.is_lost_anew(news, queue))
+    }
+
+    fn is_lost_anew(&self, news: &Acknowledged, queue: usize) -> bool {
+        news.lost_since[queue].is_some_and(|at| at > self.recovery_until[queue])
+    }
+
+    fn is_marked_anew(&self, news: &Acknowledged, queue: usize) -> bool {
+        let is_new = |at| at > self.recovery_until[queue];
+        news.marked > 0
+            && news.marking.iter().any(|marking| marking == queue)
+            && news.newest_sent_at.is_some_and(is_new)
+    }
+
+    /// Returns the part of the window that congestion leaves in queues that it was not reduced for meanwhile, where it leaves
+    /// `beta` of one flow's. What is lost or marked there of what was sent before now does not reduce it again.
+    pub(super) fn take_congestion(
+        &mut self,
+        now: Time,
+        news: &Acknowledged,
+        (queues, beta): (QueueSet, f64),
+        is_queue: bool,
+    ) -> f64 {
+        let is_new =
+            |&queue: &usize| self.is_lost_anew(news, queue) || self.is_marked_anew(news, queue);
+        let mut these = QueueSet::default();
+        for queue in queues.iter().filter(is_new) {
+            these.insert(queue);
+        }
+        for queue in these.iter() {
             self.recovery_until[queue] = now;
         }
-        let part = self.flows.shares.of(these);
+        let part = self.flows.shares.of(these.iter());
         // What may be chance is found out by how much less is lost of less.
-        let (has_queue, has_met) = self.queues();
-        if has_queue || has_met {
-            1.0 - (1.0 - BETA) * part
+        if is_queue {
+            1.0 - (1.0 - beta) * part
         } else {
-            BETA
+            beta
         }
     }
 }

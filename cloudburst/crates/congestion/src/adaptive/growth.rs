@@ -65,7 +65,8 @@ impl AdaptiveController {
 
     /// Growth in a round trip, if others' queue has kept the window below what is its due.
     fn make_up_growth(&self) -> Option<f64> {
-        let is_below = self.window < self.carried && self.clean >= CLEAN_ROUNDS;
+        let carried = self.carried_bytes_per_s * self.round_trip.as_secs_f64();
+        let is_below = self.window < carried && self.clean >= CLEAN_ROUNDS;
         is_below.then_some(CALM_GROWTH[0])
     }
 }

@@ -18,6 +18,9 @@ struct Rig {
     /// When each slice under way ended, datagrams sent in it, and bytes before.
     under_way: VecDeque<(Time, u32, u64)>,
     sent_bytes: u64,
+    /// Rate of the bottlenecks together, and how many they seem to be.
+    bytes_per_s: Option<f64>,
+    bottlenecks: usize,
 }
 
 impl Rig {
@@ -28,6 +31,8 @@ impl Rig {
             now,
             under_way: VecDeque::new(),
             sent_bytes: 0,
+            bytes_per_s: None,
+            bottlenecks: 1,
         }
     }
 
@@ -65,6 +70,7 @@ impl Rig {
             lost,
             resolved_bytes: u64::from(sent) * DATAGRAM,
             newest_sent_at: Some(newest),
+            lost_since: [Some(newest); MAX_QUEUES],
             sent_before,
             delivered_since: u64::from(in_flight + sent - lost) * DATAGRAM,
             in_flight: u64::from(in_flight) * DATAGRAM,
@@ -75,6 +81,8 @@ impl Rig {
             datagram_bytes: MIN_DATAGRAM_BYTES,
             ack_timeout: ROUND_TRIP * 2,
             round_trip: Some(ROUND_TRIP),
+            bytes_per_s: self.bytes_per_s,
+            bottlenecks: self.bottlenecks,
             ..PathRates::default()
         };
         self.controller.acknowledged(self.now, &news, &paths);
@@ -143,6 +151,30 @@ fn a_queue_that_stands_when_less_is_sent_is_others() {
     assert!(!rig.controller.is_starting(), "it ends after some rounds");
 }
 
+/// A window that is cut down to see whether a queue of others empties takes seconds to be back.
+#[test]
+fn a_queue_that_holds_more_than_we_have_sent_is_others_at_once() {
+    // In 30 ms the first carries a third of what is in flight, as one does whose queue is ours, and so does the second, of which
+    // each port passes for a bottleneck; the third carries nine times as much.
+    for (bytes_per_s, bottlenecks, is_others) in [
+        (4.8e5, 1, false),
+        (16.0 * 4.8e5, 16, false),
+        (2.2e7, 1, true),
+    ] {
+        let mut rig = Rig::new();
+        rig.start(40.0);
+        rig.bytes_per_s = Some(bytes_per_s);
+        rig.bottlenecks = bottlenecks;
+        let (before, mut least) = (rig.window(), f64::MAX);
+        for _ in 0..8 * SLICES {
+            rig.slice(0, QUEUE * 3 / 2);
+            least = least.min(rig.window());
+        }
+        assert_eq!(least >= before, is_others, "{before} {least}");
+        assert!(rig.window() > 1.2 * before, "{before} {}", rig.window());
+    }
+}
+
 #[test]
 fn a_queue_that_comes_and_goes_while_we_send_does_not_end_slow_start() {
     let mut rig = Rig::new();
@@ -202,4 +234,22 @@ fn a_loss_in_front_of_a_full_queue_is_not_chance() {
     let before = rig.window();
     rig.slice(1, QUEUE);
     assert!(rig.window() < 0.8 * before, "{before} {}", rig.window());
+}
+
+/// The window is no more than got through, so that it is not reduced again to see whose queue stands; and in front of one that
+/// does it grows carefully.
+#[test]
+fn slow_start_after_a_loss_does_not_look_whose_queue_stands() {
+    let mut rig = Rig::new();
+    rig.start(100.0);
+    rig.slice(4, QUEUE);
+    rig.controller.threshold = 4.0 * rig.controller.window;
+    let after = rig.window();
+    assert!(after < 100.0, "{after}");
+    for _ in 0..4 {
+        rig.rounds(1, QUEUE);
+        assert!(rig.window() >= after, "{after} {}", rig.window());
+    }
+    let grown = rig.window() / after;
+    assert!((1.2..3.0).contains(&grown), "{grown}");
 }

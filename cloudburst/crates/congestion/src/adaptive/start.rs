@@ -13,6 +13,9 @@ const CAREFUL_ROUNDS: u32 = 5;
 /// takes: one to drain it, and one to look.
 const DOUBT_SHARE: f64 = 0.85;
 const DOUBT_ROUNDS: u32 = 2;
+/// Factor by which what stands in queues exceeds what was in flight of ours where it is others'. The rate that it is reckoned by is
+/// learnt from trains of datagrams, to which ports of one bottleneck may pass for as many as are told apart at the most.
+const OTHERS: f64 = MAX_QUEUES as f64;
 /// Smaller windows make a queue come and go by themselves, datagram by datagram.
 const LEAST_BESIDE_DATAGRAMS: f64 = 16.0;
 
@@ -41,7 +44,25 @@ pub(super) enum Start {
     },
 }
 
+impl Start {
+    /// Goes on carefully with slow start from this round on, however the delay changes: the queue is others'.
+    const fn careful_from(round: u32) -> Self {
+        Self::Careful {
+            until: round.saturating_add(CAREFUL_ROUNDS),
+            baseline: Duration::ZERO,
+        }
+    }
+}
+
 impl AdaptiveController {
+    /// Tells if more stood in the bottlenecks for all of the last round than was in flight of ours: it needs no looking
+    /// then whether it is ours. Says no where nobody knows what the bottlenecks carry.
+    fn is_queue_of_others(&self) -> bool {
+        let believed = (MAX_QUEUES as f64 / self.bottlenecks).min(1.0);
+        let standing = self.rounds.standing().as_secs_f64() * self.carried_bytes_per_s * believed;
+        standing > OTHERS * self.rounds.peak()
+    }
+
     /// Datagrams have arrived in slow start.
     pub(super) fn grow_start(&mut self, bytes: f64) {
         let number = self.rounds.number;
@@ -82,6 +103,15 @@ impl AdaptiveController {
         let has_stood = self.rounds.has_stood(self.datagram_time());
         let number = self.rounds.number;
         match self.start {
+            // It needs no looking: the queue is others', or slow start has ended once and what is left of the window is no more
+            // than got through.
+            Start::Alone
+                if has_stood
+                    && self.is_used()
+                    && (self.is_queue_of_others() || self.threshold.is_finite()) =>
+            {
+                self.start = Start::careful_from(number);
+            }
             Start::Alone if has_stood && self.is_used() => {
                 self.start = Start::Doubt {
                     before: self.window,
@@ -97,9 +127,7 @@ impl AdaptiveController {
                 if has_stood {
                     // What gets through stands in a queue still: it is others'.
                     self.window = before;
-                    let until = number.saturating_add(CAREFUL_ROUNDS);
-                    let baseline = Duration::ZERO;
-                    self.start = Start::Careful { until, baseline };
+                    self.start = Start::careful_from(number);
                 } else {
                     self.threshold = self.window;
                 }

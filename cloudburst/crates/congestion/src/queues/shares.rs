@@ -36,13 +36,26 @@ impl QueueShares {
     /// Bytes over which they are taken.
     const MEMORY: f64 = 500_000.0;
 
+    /// Returns the weights of what was before so many bytes, and of these.
+    pub(super) fn weights(bytes: u64) -> (f64, f64) {
+        let sum = Self::MEMORY + bytes as f64;
+        (Self::MEMORY / sum, bytes as f64 / sum)
+    }
+
     /// Counts bytes that went through a queue.
     pub(crate) fn count(&mut self, queue: usize, bytes: u64) {
-        let bytes = bytes as f64;
+        let (before, part) = Self::weights(bytes);
         for share in &mut self.0 {
-            *share *= Self::MEMORY / (Self::MEMORY + bytes);
+            *share *= before;
         }
-        self.0[queue] += bytes / (Self::MEMORY + bytes);
+        self.0[queue] += part;
+    }
+
+    /// Has a part of a queue be that of another.
+    pub(super) fn shift(&mut self, queue: usize, other: usize, part: f64) {
+        let part = part.min(self.0[queue]);
+        self.0[queue] -= part;
+        self.0[other] += part;
     }
 
     /// Has a queue's part be another's.

@@ -1,184 +1,294 @@
 //! Paths whose delays are made up.
 
-use super::{
-    comparison::{LIKELY, Moments},
-    *,
-};
+mod age;
+mod order;
+mod rig;
+
+use self::rig::{Fifo, Random, Rig, constant_and_noise_us};
+use super::*;
 use proptest::{collection::vec, prelude::*};
 
-/// Delay of a queue in µs that grows for a while and is emptied by half then, as TCP's does.
-fn queue_us(at_us: u64, period_us: u64) -> i32 {
-    (5_000 + at_us % period_us * 10_000 / period_us) as i32
-}
-
-/// Noise of up to 0.2 ms, the same in each run.
-fn noise_us(step: u64) -> i32 {
-    (step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as i32 % 200
-}
-
-/// Sends by paths in turn for two seconds, each a millisecond after the one before; `queue` says how long the queue of a
-/// path is then. Returns the queues that the paths count as going through at the end.
-fn run(paths: u16, queue: impl Fn(u16, u64) -> i32) -> (Queues, Vec<usize>) {
-    run_every(1_000, paths, queue)
-}
-
-fn run_every(pause_us: u64, paths: u16, queue: impl Fn(u16, u64) -> i32) -> (Queues, Vec<usize>) {
-    let mut queues = Queues::default();
-    let mut through = vec![0; paths.into()];
-    for step in 0..2_000 {
-        let path = (step % u64::from(paths)) as u16;
-        let at_us = step * pause_us;
-        let sent_at = Time::from_nanos(at_us * 1_000);
-        let delay_us = 1_000 * i32::from(path) + queue(path, at_us) + noise_us(step);
-        let sample = DelaySample { sent_at, delay_us };
-        let now = sent_at + Duration::from_millis(10);
-        through[usize::from(path)] = queues.sample(now, path + 1, sample, 1_400);
-    }
-    (queues, through)
-}
-
-#[test]
-fn paths_through_one_queue_are_never_told_apart() {
-    for paths in [2, 8] {
-        let (queues, through) = run(paths, |_, at_us| queue_us(at_us, 300_000));
-        assert!(through.iter().all(|&queue| queue == 0), "{through:?}");
-        assert!((queues.shares().flows() - 1.0).abs() < 1e-9);
+proptest! {
+    /// What shares a queue is one flow, however it is sent and whatever else is in the queue: each datagram arrives in order.
+    #[test]
+    fn paths_through_one_queue_are_never_told_apart(
+        seed: u64,
+        transfers in 0usize..4,
+        constants in vec(0u64..50_000, 1..20),
+        sent in vec((0u64..4_000, 0usize..20), 100..1_500),
+    ) {
+        let mut rig = Rig::new(seed, constants.len(), 1);
+        rig.fifos = vec![Fifo::new(&mut rig.random, transfers)];
+        for (pause_us, path) in sent {
+            rig.now_us += pause_us;
+            let path = path % constants.len();
+            rig.send(path, |random, path| constants[path] + random.below(100));
+            prop_assert!(rig.queues.shares().flows() < 1.0 + 1e-9);
+        }
     }
 }
 
+/// At some 1,000 samples a second; half of all times, and nine of ten.
 #[test]
-fn paths_through_queues_of_their_own_are_told_apart() {
-    let periods_us = [300_000, 410_000, 530_000];
-    let of = |path: u16| usize::from(path) % periods_us.len();
-    let (queues, through) = run(6, |path, at_us| queue_us(at_us, periods_us[of(path)]));
-    for (one, other) in (0..6).flat_map(|one| (0..6).map(move |other| (one, other))) {
-        let is_same = through[usize::from(one)] == through[usize::from(other)];
-        assert_eq!(is_same, of(one) == of(other), "{one} {other} {through:?}");
-    }
-    let flows = queues.shares().flows();
-    assert!((2.5..=3.0).contains(&flows), "{flows}");
-}
-
-/// Of a path that stands for a queue the next sample may come soon after another's, and no other soon after its own.
-#[test]
-fn paths_are_compared_whichever_sends_first() {
-    let mut queues = Queues::default();
-    let mut through = [0; 2];
-    let mut send = |path: u16, at_us: u64, period_us| {
-        let sent_at = Time::from_nanos(at_us * 1_000);
-        let delay_us = queue_us(at_us, period_us);
-        let sample = DelaySample { sent_at, delay_us };
-        through[usize::from(path) - 1] = queues.sample(sent_at, path, sample, 1_400);
-    };
-    send(1, 0, 3_000_000);
-    for step in 1..500 {
-        send(2, step * 20_000, 4_100_000);
-        send(1, step * 20_000 + 2_000, 3_000_000);
-    }
-    assert_ne!(through[0], through[1]);
+fn four_queues_are_told_apart_within_a_second() {
+    let found_ms = (0..40).map(|seed| {
+        let mut rig = Rig::new(seed, 16, 4);
+        let is_found = |_: &u64| {
+            rig.messages(50_000, constant_and_noise_us);
+            rig.queues.shares().flows() > 3.0
+        };
+        50 * (1..=60).find(is_found).unwrap_or(1_000)
+    });
+    let mut found_ms: Vec<u64> = found_ms.collect();
+    found_ms.sort_unstable();
+    assert!(
+        found_ms[20] <= 500 && found_ms[36] <= 650,
+        "{found_ms:?} ms"
+    );
 }
 
 #[test]
-fn queue_that_changes_faster_than_samples_follow_tells_nothing() {
-    let (_, through) = run(2, |_, at_us| queue_us(at_us, 7_000));
-    assert_eq!(through, [0, 0]);
+fn paths_are_where_they_belong_when_queues_are_told_apart() {
+    let right = (0..40).filter(|&seed| {
+        let mut rig = Rig::new(100 + seed, 16, 4);
+        rig.messages(4_000_000, constant_and_noise_us);
+        rig.is_right()
+    });
+    let right = right.count();
+    assert!(right >= 38, "{right} of 40");
+}
+
+/// The same traffic through one queue, for as long: none of forty senders takes more than a flow's share.
+#[test]
+fn messages_through_one_queue_are_one_flow() {
+    for seed in 0..40 {
+        let mut rig = Rig::new(200 + seed, 16, 1);
+        rig.messages(4_000_000, constant_and_noise_us);
+        let flows = rig.queues.shares().flows();
+        assert!(flows < 1.0 + 1e-9, "{seed}: {flows}");
+    }
+}
+
+/// Radios delay each datagram by itself, links of a bundle take them in turn: nothing arrives in order, on no path.
+#[test]
+fn jitter_of_datagrams_is_no_queue_of_a_path() {
+    let laws: [fn(&mut Random, usize) -> u64; 6] = [
+        |random, _| random.below(600),
+        |random, _| random.below(1_500),
+        |random, _| random.below(5_000),
+        // Mostly nothing, and sometimes much.
+        |random, _| if random.below(20) == 0 { 4_000 } else { 0 },
+        // Slots of a radio, or packets by turns over two links.
+        |random, _| 6_000 * random.below(2),
+        // Half of all paths.
+        |random, path| {
+            if path % 2 == 0 {
+                random.below(5_000)
+            } else {
+                0
+            }
+        },
+    ];
+    for paths in [2, 4, 16] {
+        for (number, law) in laws.iter().enumerate() {
+            for transfers in [0, 2] {
+                let split = (0..20).filter(|&seed| {
+                    let mut rig = Rig::new(300 + seed, paths, 1);
+                    rig.fifos[0].transfers.truncate(transfers);
+                    rig.messages(3_000_000, law);
+                    rig.queues.shares().flows() > 1.01
+                });
+                let split = split.count();
+                assert_eq!(
+                    split, 0,
+                    "{paths} paths, law {number}, {transfers} transfers"
+                );
+            }
+        }
+    }
+}
+
+/// Packets go by turns over two links of which one is this much longer, and leave with gaps as short as that: those of one path
+/// follow each other less closely than those of two.
+#[test]
+fn links_of_a_bundle_are_no_queues_of_paths() {
+    for longer_us in [300, 800, 3_000] {
+        for (gap_us, jitter_us) in [(20, 1), (50, 100), (150, 1), (100, 200), (400, 1)] {
+            for paths in [2, 4, 16] {
+                let split = (0..10).filter(|&seed| {
+                    let mut rig = Rig::new(600 + seed, paths, 1);
+                    rig.fifos[0].transfers.clear();
+                    for datagram in 0..4_000 {
+                        let link = rig.random.below(2);
+                        rig.report(datagram % paths, 1_000 + link * longer_us);
+                        rig.now_us += gap_us + rig.random.below(jitter_us);
+                    }
+                    rig.queues.shares().flows() > 1.01
+                });
+                let split = split.count();
+                let gaps = (gap_us, jitter_us);
+                assert_eq!(split, 0, "{paths} paths, {longer_us} µs, {gaps:?}");
+            }
+        }
+    }
+}
+
+/// A route that becomes longer, and shorter, is found to have another constant each time, and no queue of its own.
+#[test]
+fn path_whose_length_changes_has_no_queue_of_its_own_for_that() {
+    for seed in 0..20 {
+        let mut rig = Rig::new(400 + seed, 4, 1);
+        for step in 0..6_u64 {
+            let longer_us = 5_000 * (step % 2);
+            rig.messages(1_000_000, |random, path| {
+                random.below(100) + if path == 3 { longer_us } else { 0 }
+            });
+        }
+        let flows = rig.queues.shares().flows();
+        assert!(flows < 1.0 + 1e-9, "{seed}: {flows}");
+    }
+}
+
+/// A client's links have queues of their own, and what carries least is the server's.
+#[test]
+fn queues_in_front_of_one_that_is_shared_are_no_bottlenecks() {
+    for seed in 0..10 {
+        let mut rig = Rig::new(500 + seed, 4, 1);
+        let mut own: Vec<_> = (0..4).map(|_| Fifo::new(&mut rig.random, 1)).collect();
+        while rig.now_us < 5_000_000 {
+            rig.now_us += 200 + rig.random.below(1_500);
+            let path = rig.random.below(4) as usize;
+            // A tenth as slow, and so long are its queues.
+            let Some(own_us) = own[path].delay_us(rig.now_us) else {
+                continue;
+            };
+            let own_us = own_us / 8;
+            let shared_us = rig.fifos[0].delay_us(rig.now_us + own_us);
+            if let Some(shared_us) = shared_us {
+                rig.report(path, own_us + shared_us);
+            }
+        }
+        let flows = rig.queues.shares().flows();
+        assert!(flows < 1.01, "{seed}: {flows}");
+    }
 }
 
 #[test]
 fn few_queues_are_told_apart_of_many() {
-    let (queues, through) = run(8, |path, at_us| {
-        queue_us(at_us, 200_000 + 70_000 * u64::from(path))
-    });
-    assert!(
-        through.iter().all(|&queue| queue < MAX_QUEUES),
-        "{through:?}"
-    );
-    assert!(queues.shares().flows() <= MAX_QUEUES as f64);
+    let mut rig = Rig::new(1, 20, 8);
+    rig.messages(4_000_000, constant_and_noise_us);
+    assert!(rig.through.iter().all(|&queue| queue < MAX_QUEUES));
+    let flows = rig.queues.shares().flows();
+    assert!((2.0..=MAX_QUEUES as f64).contains(&flows), "{flows}");
 }
 
 #[test]
 fn path_that_is_silent_for_long_stands_for_no_queue() {
-    let periods_us = [300_000, 410_000];
-    let (mut queues, through) = run(2, |path, at_us| {
-        queue_us(at_us, periods_us[usize::from(path)])
-    });
-    assert_eq!(through, [0, 1]);
-    let later = Time::from_nanos(2_000_000_000) + BELIEVED_FOR + BELIEVED_FOR;
-    let sample = DelaySample {
-        sent_at: later,
-        delay_us: 0,
-    };
-    assert_eq!(queues.sample(later, 2, sample, 1_400), 0);
-    assert_eq!(queues.leaders, [Some(2), None, None, None]);
-    assert!((queues.shares().of([0].into_iter()) - 1.0).abs() < 1e-9);
+    let mut rig = Rig::new(2, 2, 2);
+    rig.messages(4_000_000, constant_and_noise_us);
+    assert_ne!(rig.through[0], rig.through[1]);
+    rig.now_us += 2 * LEADS_FOR.as_micros() as u64;
+    rig.report(1, 0);
+    assert_eq!(rig.queues.leaders, [Some(2), None, None, None]);
+    assert!((rig.queues.shares().of([0].into_iter()) - 1.0).abs() < 1e-9);
 }
 
-/// A path whose own samples are too far apart to tell of changes is judged by those of all.
+/// A route moves to where samples are sparse, or a client wakes on another network: no two are sent close enough to be compared,
+/// and nothing shows any more that there were two queues.
 #[test]
-fn path_that_is_seldom_sent_by_is_told_apart() {
-    let mut queues = Queues::default();
-    let mut send = |path: u16, at_us: u64, period_us| {
-        let sent_at = Time::from_nanos(at_us * 1_000);
-        let delay_us = queue_us(at_us, period_us);
-        queues.sample(sent_at, path, DelaySample { sent_at, delay_us }, 1_400)
-    };
-    let mut through = 0;
-    for step in 0..1_000 {
-        send(1, step * 10_000, 3_000_000);
-        if step % 7 == 3 {
-            through = send(2, step * 10_000 + 2_000, 4_100_000);
+fn queues_are_one_again_soon_after_paths_were_compared_last() {
+    let mut rig = Rig::new(4, 4, 2);
+    rig.messages(4_000_000, constant_and_noise_us);
+    let flows = rig.queues.shares().flows();
+    assert!(flows > 1.5, "{flows}");
+    let until_us = rig.now_us + BELIEVED_FOR.as_micros() as u64;
+    for path in (0..4).cycle() {
+        rig.now_us += 50_000;
+        if rig.now_us > until_us + 1_000_000 {
+            break;
         }
+        rig.report(path, 1_000);
     }
-    assert_eq!(through, 1);
+    let flows = rig.queues.shares().flows();
+    assert!(flows < 1.0 + 1e-9, "{flows}");
+    assert_eq!(rig.through, [0; 4]);
 }
 
+/// As after a NAT was restarted, or all ports were rotated: the paths of before are gone and keep their places for a while.
 #[test]
-fn path_counts_as_through_the_first_queue_that_it_is_not_known_to_miss() {
+fn queues_of_paths_that_replace_all_others_are_told_apart() {
+    let mut rig = Rig::new(5, 16, 2);
+    rig.messages(1_000_000, constant_and_noise_us);
+    for path in &mut rig.queues.paths {
+        path.path += 100;
+    }
+    rig.queues.leaders = rig.queues.leaders.map(|it| it.map(|path| path + 100));
+    rig.messages(1_000_000, constant_and_noise_us);
+    assert_eq!(rig.queues.paths.len(), 32);
+    rig.now_us += LEADS_FOR.as_micros() as u64;
+    rig.messages(4_000_000, constant_and_noise_us);
+    assert_eq!(rig.queues.paths.len(), 16);
+    let flows = rig.queues.shares().flows();
+    assert!(flows > 1.9, "{flows}");
+}
+
+/// Samples of no delay, of so many paths.
+fn known(paths: u16) -> (Queues, Time) {
     let now = Time::from_nanos(1_000_000_000);
     let sample = DelaySample {
         sent_at: now,
         delay_us: 0,
     };
     let mut queues = Queues::default();
-    for path in 1..=3 {
+    for path in 1..=paths {
         queues.note(now, path, sample);
     }
+    (queues, now)
+}
+
+#[test]
+fn path_counts_as_through_the_first_queue_that_it_is_not_known_to_miss() {
+    let (mut queues, now) = known(3);
     queues.leaders = [Some(1), Some(2), None, None];
     assert_eq!(queues.place(now, 2), 0);
-    let comparison = &mut queues.paths[2].comparisons[0];
-    (comparison.with, comparison.apart_until) = (1, now + BELIEVED_FOR);
+    queues.paths[2].apart[0] = (1, now + BELIEVED_FOR);
     assert_eq!(queues.place(now, 2), 1);
-    let [first, second, ..] = &mut queues.paths[2].comparisons;
-    first.apart_until = Time::ZERO;
-    (first.count, first.far) = (LIKELY, 0.7);
-    (second.with, second.count, second.far) = (2, LIKELY, 0.1);
-    assert_eq!(queues.place(now, 2), 1, "what is likely");
-    queues.paths[2].comparisons[1].far = 0.3;
-    assert_eq!(queues.place(now, 2), 0);
-    queues.paths[2].comparisons[1].far = 0.1;
-    queues.paths[2].comparisons[0].far = 0.4;
-    assert_eq!(queues.place(now, 2), 0);
-    queues.paths[2].comparisons[0].with = 9;
-    assert_eq!(queues.place(now, 2), 0, "the leader is another");
+    queues.paths[2].apart[0] = (9, now + BELIEVED_FOR);
+    assert_eq!(queues.place(now, 2), 0, "another stood for it");
+    queues.paths[2].apart[0] = (1, now);
+    assert_eq!(queues.place(now, 2), 0, "it was long ago");
 }
 
 /// A leader that is found to share an earlier one's queue takes its part of what is sent along.
 #[test]
 fn shares_of_queues_that_are_one_are_joined() {
-    let now = Time::from_nanos(1_000_000_000);
-    let sample = DelaySample {
-        sent_at: now,
-        delay_us: 0,
-    };
-    let mut queues = Queues::default();
-    for path in 1..=2 {
-        queues.note(now, path, sample);
-    }
+    let (mut queues, now) = known(2);
     queues.leaders = [Some(1), Some(2), None, None];
     queues.shares.count(1, 1_000);
     assert_eq!(queues.place(now, 1), 0);
     assert_eq!(queues.leaders, [Some(1), None, None, None]);
     assert!((queues.shares().of([0].into_iter()) - 1.0).abs() < 1e-9);
+}
+
+/// What was known of a path beside others is not what is known of the one that has replaced it.
+#[test]
+fn path_that_replaces_another_is_compared_anew() {
+    let mut rig = Rig::new(3, 2, 2);
+    rig.messages(4_000_000, constant_and_noise_us);
+    assert_ne!(rig.queues.paths[1].pairs[0], Pair::default());
+    let [first, second] = [0, 1].map(|index| rig.queues.paths[index].path);
+    let later = Time::from_nanos(2 * rig.now_us * 1_000);
+    let sample = DelaySample {
+        sent_at: later,
+        delay_us: 0,
+    };
+    for path in 3..=MAX_PATHS as u16 {
+        rig.queues.note(later, path, sample);
+    }
+    rig.queues.note(later, second, sample);
+    rig.queues.note(later, 99, sample);
+    assert_eq!(rig.queues.paths[0].path, 99, "in place of {first}");
+    assert_eq!(rig.queues.paths[1].pairs[0], Pair::default());
 }
 
 #[test]
@@ -187,6 +297,7 @@ fn answers_of_which_nobody_knows_when_they_were_sent_tell_of_no_delay() {
     let totals = crate::Totals::default();
     let mut resolved = Resolved {
         bytes: 1_400,
+        oldest_at: None,
         newest: Some((Time::from_nanos(1), totals)),
         is_newest_known: false,
     };
@@ -195,114 +306,6 @@ fn answers_of_which_nobody_knows_when_they_were_sent_tell_of_no_delay() {
     resolved.is_newest_known = true;
     queues.hear(Time::from_nanos(9), 1, 5, &resolved);
     assert_eq!(queues.paths.len(), 1);
-}
-
-#[test]
-fn changes_count_from_two_milliseconds_on() {
-    let sample = |at_us: u64, delay_us| DelaySample {
-        sent_at: Time::from_nanos(at_us * 1_000),
-        delay_us,
-    };
-    let mut change = Change::since(sample(0, 0));
-    assert_eq!(change.note(sample(1_999, 700)), None);
-    assert_eq!(change.note(sample(2_000, 1_000)), Some(500.0));
-    assert!((change.gap_us - 2_000.0).abs() < 1e-3, "{}", change.gap_us);
-    assert_eq!(change.note(sample(62_001, 0)), None, "too long ago");
-    assert_eq!(change.note(sample(66_001, 1_000)), Some(250.0));
-}
-
-#[test]
-fn eight_comparisons_decide_and_ten_milliseconds_lie_between_two() {
-    let mut comparison = Comparison::default();
-    let sample = |delay_us| DelaySample {
-        sent_at: Time::ZERO,
-        delay_us,
-    };
-    let mut add = |at_us: u64, delay_us| {
-        let now = Time::from_nanos(1_000_000_000 + at_us * 1_000);
-        comparison.add(now, 1, (sample(delay_us), sample(0)), (1.0, 0.0));
-        (comparison.count, now < comparison.apart_until)
-    };
-    assert_eq!(add(0, 0), (1, false));
-    assert_eq!(add(9_999, 50_000), (1, false), "too soon");
-    for count in 2..8 {
-        let delay_us = if count % 2 == 0 { 50_000 } else { -50_000 };
-        assert_eq!(add(u64::from(count) * 10_000, delay_us), (count, false));
-    }
-    assert_eq!(add(80_000, 50_000), (8, true));
-}
-
-/// Noise of so many µs at most, of each datagram by itself.
-fn jitter_us(step: u64, most_us: i32) -> i32 {
-    let mixed = step
-        .wrapping_add(0x51_7c_c1)
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    ((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 33) as i32 % most_us
-}
-
-/// Radios delay each datagram by itself, and what does so differs as much after the shortest time.
-#[test]
-fn jitter_of_datagrams_is_no_queue_of_a_path() {
-    let jitter = |path: u16, at_us, most_us| jitter_us(at_us + u64::from(path), most_us);
-    for paths in [2, 16] {
-        let beside = run(paths, |path, at_us| {
-            queue_us(at_us, 300_000) + jitter(path, at_us, 5_000)
-        });
-        let alone = run_every(2_900, paths, |path, at_us| jitter(path, at_us, 8_000));
-        for (queues, _) in [beside, alone] {
-            let shares = queues.shares();
-            assert!(shares.flows() < 1.01, "{paths} {shares:?}");
-        }
-    }
-}
-
-#[test]
-fn delays_differ_on_both_sides_of_their_mean() {
-    let of = |variance| Moments {
-        mean: 0.0,
-        variance,
-    };
-    let mut comparison = Comparison {
-        count: 100,
-        far: 0.8,
-        above: 0.4,
-        difference: of(2.0),
-        delays: [of(1.0); 2],
-        ..Comparison::default()
-    };
-    assert!(comparison.differs(0.01));
-    for above in [0.05, 0.75] {
-        let one_sided = Comparison {
-            above,
-            ..comparison
-        };
-        assert!(!one_sided.differs(0.01), "{above}");
-    }
-    comparison.difference = of(1.4);
-    assert!(!comparison.differs(0.01), "they have something in common");
-}
-
-#[test]
-fn path_that_has_become_longer_has_no_queue_of_its_own_for_that() {
-    let (queues, _) = run(4, |path, at_us| {
-        let longer = if path == 3 && at_us > 500_000 {
-            5_000
-        } else {
-            0
-        };
-        queue_us(at_us, 300_000) + longer
-    });
-    assert!(queues.shares().flows() < 1.01, "{:?}", queues.shares());
-}
-
-/// A client's links have queues of their own, and what carries least is the server's.
-#[test]
-fn queues_in_front_of_one_that_is_shared_are_no_bottlenecks() {
-    let (queues, _) = run(4, |path, at_us| {
-        let own = queue_us(at_us, 110_000 + 40_000 * u64::from(path)) * 8 / 10;
-        own + 5 * queue_us(at_us, 900_000)
-    });
-    assert!(queues.shares().flows() < 1.01, "{:?}", queues.shares());
 }
 
 #[test]
@@ -334,15 +337,22 @@ fn sets_of_queues_are_never_empty() {
     assert!(set.iter().eq([0, 2]));
 }
 
+/// Mostly datagrams are sent close enough to be compared, and sometimes clocks jump, also back.
+fn step() -> impl Strategy<Value = u64> {
+    prop_oneof![30 => 0_u64..3_000_000, 1 => any::<u64>()]
+}
+
 proptest! {
     /// Peers report delays, and lie.
     #[test]
     fn no_delay_that_a_peer_reports_overflows(
-        samples in vec((1u16..80, any::<u64>(), any::<i32>(), any::<u64>()), 1..300),
+        samples in vec((1u16..80, step(), any::<i32>(), any::<u64>()), 1..300),
     ) {
         let mut queues = Queues::default();
-        for (path, at, delay_us, bytes) in samples {
-            let at = Time::from_nanos(at);
+        let mut nanos = 0_u64;
+        for (path, step, delay_us, bytes) in samples {
+            nanos = nanos.wrapping_add(step);
+            let at = Time::from_nanos(nanos);
             let sample = DelaySample { sent_at: at, delay_us };
             let queue = queues.sample(at, path, sample, bytes);
             prop_assert!(queue < MAX_QUEUES);
@@ -357,5 +367,5 @@ proptest! {
 #[test]
 fn memory_is_as_documented() {
     let bytes = size_of::<PathDelays>();
-    assert!((250..=350).contains(&bytes), "{bytes} bytes for a path");
+    assert!((1_000..=1_100).contains(&bytes), "{bytes} bytes for a path");
 }

@@ -13,7 +13,10 @@ import time
 import cloudburst
 
 # Whatever hangs ends, and is told where.
-faulthandler.dump_traceback_later(60, exit=True)
+faulthandler.dump_traceback_later(180, exit=True)
+
+# Seconds that no call here takes on a machine that stands still for some of them.
+PATIENCE = 30.0
 
 
 def refused(status, call, *arguments, **options):
@@ -37,7 +40,7 @@ def with_ctrl_c():
     try:
         yield
     except KeyboardInterrupt:
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < PATIENCE
     else:
         raise AssertionError("Ctrl-C did nothing")
     finally:
@@ -86,14 +89,14 @@ def with_key_pairs():
     thread.start()
     with client:
         peer = client.connect(server.addresses, server_public)
-        assert client.request(peer, b"hello", 5.0) == b"HELLO"
+        assert client.request(peer, b"hello", PATIENCE) == b"HELLO"
         assert client.request(peer, b"however long", None) == b"HOWEVER LONG"
-        text = refused(cloudburst.Status.NO_REPLY, client.request, peer, b"secret", 5.0)
+        text = refused(cloudburst.Status.NO_REPLY, client.request, peer, b"secret", PATIENCE)
         assert "nobody may ask for that" in text, text
         # Closed without an answer.
-        refused(cloudburst.Status.NO_REPLY, client.request, peer, b"", 5.0)
+        refused(cloudburst.Status.NO_REPLY, client.request, peer, b"", PATIENCE)
         receipt = client.send(
-            peer, bytes(100_000), deadline=5.0, priority=cloudburst.Priority.URGENT, idempotent=True
+            peer, bytes(100_000), deadline=PATIENCE, priority=cloudburst.Priority.URGENT, idempotent=True
         )
         assert receipt.symbols > 60 and receipt.sent >= receipt.symbols, receipt.symbols
         large = bytes(4 * 2**20 + 1)
@@ -103,7 +106,7 @@ def with_key_pairs():
     refused(cloudburst.Status.CLOSED, client.send, peer, b"too late")
     # Closing has the thread's call return.
     assert server.close().lost_messages == 0
-    thread.join(10)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     assert seen[0] == (client_public, True) and seen[-1] == (client_public, False), seen
     assert server.addresses
@@ -122,11 +125,12 @@ def with_a_shared_key():
         assert peer == peer and hash(peer) == hash(peer)
         began = time.monotonic()
         refused(cloudburst.Status.TIMED_OUT, one.send, peer, b"anybody?", deadline=0.2)
-        assert 0.2 <= time.monotonic() - began < 5
+        # Its lifetime would be 10 s.
+        assert 0.2 <= time.monotonic() - began < 9
         assert one.receive(timeout=0.01) is None
         began = time.monotonic()
         assert one.receive(timeout=0.5) is None
-        assert 0.5 <= time.monotonic() - began < 5
+        assert 0.5 <= time.monotonic() - began < PATIENCE
         one.forget(one.connect("127.0.0.1:9"))
         for timeout in (None, float("inf"), 1e308):
             with with_ctrl_c():

@@ -11,6 +11,9 @@ use cloudburst_ffi::*;
 
 use cloudburst_status as Status;
 
+/// Longer than anything here takes on a machine that stands still for seconds, and the lifetime of messages.
+const PATIENCE_MS: u32 = 60_000;
+
 fn c(text: &str) -> CString {
     CString::new(text).unwrap()
 }
@@ -64,7 +67,10 @@ impl Endpoint {
                 cloudburst_config_set_early_requests(config, true),
                 Status::Ok
             );
-            assert_eq!(cloudburst_config_set_lifetime(config, 2_000), Status::Ok);
+            assert_eq!(
+                cloudburst_config_set_lifetime(config, PATIENCE_MS),
+                Status::Ok
+            );
             assert_eq!(cloudburst_endpoint_bind(config, &mut endpoint), Status::Ok);
             cloudburst_config_free(config);
         }
@@ -335,7 +341,7 @@ fn a_message_is_waited_for_until_it_has_ended_and_then_says_the_same() {
     let mut receipt = cloudburst_receipt::default();
     // SAFETY: the handle lives until it is freed.
     unsafe {
-        for timeout in [5_000, 0, CLOUDBURST_FOREVER] {
+        for timeout in [PATIENCE_MS, 0, CLOUDBURST_FOREVER] {
             assert_eq!(
                 cloudburst_sending_wait(sending, timeout, &mut receipt),
                 Status::Ok
@@ -343,7 +349,7 @@ fn a_message_is_waited_for_until_it_has_ended_and_then_says_the_same() {
             assert_eq!(receipt.symbols, 1);
         }
         cloudburst_sending_free(sending);
-        let (status, message) = other.receive(5_000);
+        let (status, message) = other.receive(PATIENCE_MS);
         assert_eq!(status, Status::Ok);
         assert_eq!(cloudburst_message_length(message), 5);
         assert_eq!(*cloudburst_message_bytes(message), b'h');
@@ -359,7 +365,7 @@ fn a_message_is_waited_for_until_it_has_ended_and_then_says_the_same() {
         );
         cloudburst_message_free(message);
         cloudburst_sending_detach(one.enqueue(peer, b""));
-        let (status, message) = other.receive(5_000);
+        let (status, message) = other.receive(PATIENCE_MS);
         assert_eq!(
             (status, cloudburst_message_length(message)),
             (Status::Ok, 0)
@@ -408,7 +414,7 @@ fn requests_are_answered_refused_or_dropped() {
     thread::scope(|scope| {
         scope.spawn(|| {
             for number in 0..3 {
-                let (status, request) = server.receive(5_000);
+                let (status, request) = server.receive(PATIENCE_MS);
                 assert_eq!(status, Status::Ok);
                 // SAFETY: the request lives until it is freed.
                 unsafe {
@@ -435,7 +441,15 @@ fn requests_are_answered_refused_or_dropped() {
             let mut reply = null_mut();
             // SAFETY: the place may be written to.
             let status = unsafe {
-                cloudburst_request(client.0, peer, b"?".as_ptr(), 1, 5_000, null(), &mut reply)
+                cloudburst_request(
+                    client.0,
+                    peer,
+                    b"?".as_ptr(),
+                    1,
+                    PATIENCE_MS,
+                    null(),
+                    &mut reply,
+                )
             };
             (status, reply)
         };
@@ -487,7 +501,7 @@ fn a_message_under_way_may_be_waited_for_after_its_endpoint_was_freed() {
         let status = cloudburst_enqueue(one.0, peer, null(), 0, &options, &mut sending);
         assert_eq!(status, Status::Ok, "{}", last_error());
         drop(one);
-        let status = cloudburst_sending_wait(sending, 5_000, null_mut());
+        let status = cloudburst_sending_wait(sending, PATIENCE_MS, null_mut());
         assert_eq!(status, Status::TimedOut, "{}", last_error());
         cloudburst_sending_free(sending);
     }

@@ -3,7 +3,7 @@
 use super::{validation::CHALLENGE_PAUSE, *};
 use crate::packet::TokenBody;
 use crate::{
-    event::{FourTuple, SocketId},
+    event::{Ecn, FourTuple, SocketId},
     packet::Symbol,
 };
 
@@ -25,6 +25,7 @@ fn source(port: u16, asker: u64) -> SourceDatagram {
         arrived: Time::ZERO,
         path: 1,
         sent_us: 0,
+        ecn: Ecn::NotCapable,
         bytes: 1_200,
     }
 }

@@ -4,9 +4,9 @@ use core::time::Duration;
 
 use cloudburst_congestion::Acknowledged;
 
-use super::{PathManager, PeerPaths, path_health};
+use super::{ChosenPath, PathManager, PeerPaths, path_health};
 use crate::{
-    event::{Health, PeerId},
+    event::{Ecn, Health, PeerId},
     packet::{Echo, Header, Pong, Reports},
     path::DeliveryReport,
     time::Time,
@@ -47,7 +47,8 @@ impl PathManager {
             if report.path == echo.path {
                 // What is not new delivers all the same, where it was taken for discarded.
                 let path = peer.paths.by_id(echo.path);
-                is_counted |= heard.is_some() || !path.is_some_and(|it| it.is_recounted);
+                is_counted |=
+                    heard.is_some() || !path.is_some_and(|it| it.deliveries.is_recounted());
             }
             if let Some(new) = heard {
                 peer.has_discarded = false;
@@ -72,6 +73,24 @@ impl PathManager {
         peer.paths.account(news.sent, news.received);
         news.in_flight = peer.paths.in_flight();
         news
+    }
+
+    /// Bytes to a peer that nothing was heard of yet, and whether all its paths are dead.
+    pub(crate) fn in_flight(&self, id: PeerId) -> (u64, bool) {
+        let peer = self.peers.get(id);
+        peer.map_or((0, false), |peer| {
+            (peer.paths.in_flight(), peer.paths.all_dead())
+        })
+    }
+
+    /// Decides how a train of so many datagrams with symbols is marked, which are stamped.
+    pub(crate) fn mark(&mut self, now: Time, id: PeerId, path: &ChosenPath, count: u32) -> Ecn {
+        let peer = self.peers.get_mut(id).filter(|_| self.heeds_marks);
+        let path = peer.map(|peer| peer.paths.get_mut(path.index));
+        match path.is_some_and(|path| path.mark(now, count)) {
+            true => Ecn::Capable,
+            false => Ecn::NotCapable,
+        }
     }
 
     /// A ping was answered: so long a datagram gets through, if it was a probe of that length.
@@ -110,6 +129,12 @@ impl PeerPaths {
         news.lost = news.lost.saturating_add(report.lost);
         news.queues.insert(report.through);
         news.lossy.insert_if(report.lost > 0, report.through);
+        if report.lost > 0 {
+            let since = &mut news.lost_since[report.through];
+            *since = (*since).max(report.resolved.oldest_at);
+        }
+        news.marked = news.marked.saturating_add(report.marked);
+        news.marking.insert_if(report.marked > 0, report.through);
         let resolved = report.resolved;
         let lost = f64::from(report.lost) / f64::from(report.sent.max(1));
         let delivered = (resolved.bytes as f64 * (1.0 - lost)) as u64;

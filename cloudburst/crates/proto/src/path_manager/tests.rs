@@ -193,6 +193,7 @@ fn deliver(manager: &mut PathManager, now: Time, four_tuple: FourTuple) -> Stamp
         received: stamp.sequence as u32 + 1,
         highest: stamp.sequence as u32,
         delay_us: 0,
+        ..Report::default()
     };
     let paths = &mut manager.peers.get_mut(PEER).unwrap().paths;
     assert!(paths.hear(now, &report).is_some());
@@ -227,6 +228,7 @@ fn refreshed(bytes_per_s: f64, is_answered: bool) -> f64 {
                 received: stamp.sequence as u32 + 1,
                 highest: stamp.sequence as u32,
                 delay_us: 0,
+                ..Report::default()
             };
             if is_answered {
                 let paths = &mut manager.peers.get_mut(PEER).unwrap().paths;
@@ -354,6 +356,7 @@ fn a_port_by_which_nothing_arrives_is_rotated_while_others_deliver() {
                     received: arrived[socket],
                     highest: stamp.sequence as u32,
                     delay_us: 9,
+                    ..Report::default()
                 };
                 peer.paths.hear(now, &report);
             }
@@ -398,6 +401,7 @@ fn only_the_answer_to_a_probe_of_ours_proves_a_length_and_no_more_than_was_probe
         received: 1,
         highest: 0,
         delay_us: 9,
+        ..Report::default()
     };
     manager
         .peers
@@ -457,6 +461,7 @@ fn paths_to_a_peer_that_stands_still_live_and_one_that_is_silent_alone_dies() {
                         received: *arrived,
                         highest: stamp.sequence as u32,
                         delay_us: 9,
+                        ..Report::default()
                     };
                     let peer = manager.peers.get_mut(PEER).unwrap();
                     peer.paths.hear(later, &report);

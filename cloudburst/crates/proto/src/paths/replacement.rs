@@ -268,6 +268,7 @@ mod tests {
                     received: sequence as u32 + 1,
                     highest: sequence as u32,
                     delay_us: 9,
+                    ..Report::default()
                 };
                 paths.hear(now, &report);
             }

@@ -1,7 +1,8 @@
 //! Paths and their health, as the manager sees them.
 
 use super::*;
-use cloudburst_congestion::Totals;
+use cloudburst_congestion::{EcnState, Totals};
+use cloudburst_wire::EcnCounts;
 use proptest::{collection::vec, prelude::*};
 
 /// A datagram takes 120 us.
@@ -18,6 +19,15 @@ fn paths(count: u16) -> Paths {
     paths
 }
 
+/// A report of these counts, for what looks at nothing else.
+fn counts(received: u32, highest: u32) -> Report {
+    Report {
+        received,
+        highest,
+        ..Report::default()
+    }
+}
+
 fn chosen(paths: &mut Paths, count: usize) -> Vec<usize> {
     let choose = |_| {
         let (index, _) = paths
@@ -32,7 +42,7 @@ fn chosen(paths: &mut Paths, count: usize) -> Vec<usize> {
 #[test]
 fn memory_is_as_documented() {
     let bytes = size_of::<Path>() + size_of::<RateEstimator>();
-    assert!((512..=1_280).contains(&bytes), "{bytes} bytes for a path");
+    assert!((512..=1_376).contains(&bytes), "{bytes} bytes for a path");
 }
 
 #[test]
@@ -40,12 +50,37 @@ fn equal_ways_take_turns() {
     assert_eq!(chosen(&mut paths(3), 7), [0, 1, 2, 0, 1, 2, 0]);
 }
 
+/// Questions in between go by Cloudburst's own choice, and messages on by what was set.
+#[test]
+fn balancer_that_was_set_chooses_for_messages_for_good() {
+    let mut list = Paths::chosen_by(PathChoice::Ecmp);
+    core::mem::swap(&mut list.list, &mut paths(3).list);
+    list.bottlenecks = vec![RateEstimator::new(Time::ZERO); 3];
+    let mut of_message = || {
+        let message = (7, None);
+        let (index, _) = list
+            .choose(Time::ZERO, BYTES, 4, NS_PER_BYTE, Some(message))
+            .expect("there is one");
+        let questions = list.choose(Time::ZERO, 0, 0, 0.0, None);
+        assert!(questions.is_some());
+        index
+    };
+    let first = of_message();
+    assert_eq!([(); 6].map(|()| of_message()), [first; 6]);
+}
+
+/// What is left of a burst of 8 ms so many milliseconds later.
+fn drained_us(ms: u32) -> u32 {
+    8_u32.saturating_sub(ms) * 1_000
+}
+
 /// What was known of queues when there were two paths would count a part of each loss for ever.
 #[test]
 fn what_goes_by_one_path_alone_is_one_flow() {
     let mut paths = paths(2);
     for step in 0..3_000_u32 {
-        let index = step as usize % 2;
+        // Two by each, so that a path's own are as close as those of both.
+        let index = step as usize / 2 % 2;
         let now = Time::ZERO + Duration::from_millis(step.into());
         let path = paths.get_mut(index);
         path.flies(now, BYTES, Totals::default());
@@ -54,7 +89,8 @@ fn what_goes_by_one_path_alone_is_one_flow() {
             path: path.id,
             received: highest + 1,
             highest,
-            delay_us: 5_000 + step % [300, 410][index] * 30,
+            delay_us: 5_000 + drained_us(step % [17, 23][index]),
+            ..Report::default()
         };
         paths.hear(now + Duration::from_millis(10), &report);
     }
@@ -73,6 +109,7 @@ fn slow_way_is_left_out_until_the_others_are_as_slow() {
             received: 1,
             highest: 0,
             delay_us,
+            ..Report::default()
         };
         let report = paths.hear(Time::ZERO, &report).expect("it is news");
         assert_eq!((report.sent, report.received), (1, 1));
@@ -122,7 +159,7 @@ fn way_dies_when_nothing_is_heard() {
     }
     assert!(!path.judge(Time::ZERO + ack_timeout, ack_timeout, None));
     assert!(path.judge(Time::ZERO + ack_timeout * 2, ack_timeout, None));
-    let report = path.hear(Time::ZERO + ack_timeout * 3, 3, 2);
+    let report = path.hear(Time::ZERO + ack_timeout * 3, &counts(3, 2));
     assert!(report.is_some_and(|report| (report.sent, report.received) == (3, 3)));
     assert!(!path.is_dead());
 }
@@ -159,14 +196,18 @@ fn what_a_peer_has_discarded_is_neither_in_flight_nor_lost() {
             path.flies(Time::ZERO, BYTES, Totals::default());
             path.take_sequence(Time::ZERO);
         }
-        let report = path.hear(Time::ZERO, received, 14).expect("it is new");
+        let report = path
+            .hear(Time::ZERO, &counts(received, 14))
+            .expect("it is new");
         let known = (report.sent, report.received, report.lost);
         assert_eq!(known, (sent, received, lost));
         // Ten losses later are losses, whatever was discarded.
         for _ in 0..11 {
             path.take_sequence(Time::ZERO);
         }
-        let report = path.hear(Time::ZERO, received + 1, 25).expect("it is new");
+        let report = path
+            .hear(Time::ZERO, &counts(received + 1, 25))
+            .expect("it is new");
         assert_eq!((report.sent, report.received, report.lost), (11, 1, 10));
     }
 }
@@ -189,7 +230,7 @@ fn what_a_peer_discards_later_is_neither_in_flight_nor_lost() {
         let mut paths = paths(1);
         let path = paths.get_mut(0);
         let hear = |path: &mut Path, received, highest| {
-            let report = path.hear(Time::ZERO, received, highest);
+            let report = path.hear(Time::ZERO, &counts(received, highest));
             let report = report.expect("it is new");
             (report.sent, report.received, report.lost)
         };
@@ -228,7 +269,7 @@ fn what_went_to_a_peer_that_was_restarted_unnoticed_is_not_lost_to_the_network()
             }
         };
         let hear = |path: &mut Path, received, highest| {
-            let report = path.hear(Time::ZERO, received, highest);
+            let report = path.hear(Time::ZERO, &counts(received, highest));
             let report = report.expect("it is new");
             (report.sent, report.received, report.lost)
         };
@@ -261,6 +302,7 @@ fn a_queue_is_told_by_the_delay_there_alone() {
             received: highest + 1,
             highest,
             delay_us,
+            ..Report::default()
         };
         let new = paths.hear(Time::ZERO, &report).expect("it is new");
         new.queue.as_micros()
@@ -268,18 +310,96 @@ fn a_queue_is_told_by_the_delay_there_alone() {
     assert_eq!(queues, [0, 0, 1_000]);
 }
 
+/// Sends a datagram, which the peer reports with so many that came as capable of ECN, and so many in all. Whether it was sent
+/// as capable, and what is known of the path then.
+fn send_marked(
+    paths: &mut Paths,
+    index: usize,
+    (received, capable): (u32, u32),
+) -> (bool, EcnState) {
+    let now = Time::ZERO;
+    let path = paths.get_mut(index);
+    let highest = path.take_sequence(now) as u32;
+    let is_capable = path.mark(now, 1);
+    let report = Report {
+        path: path.id,
+        received,
+        highest,
+        ecn: Some(EcnCounts { capable, marked: 0 }),
+        ..Report::default()
+    };
+    paths.hear(now, &report);
+    (is_capable, paths.get(index).report(None).ecn)
+}
+
+#[test]
+fn counts_of_marks_that_cannot_be_end_ecn_on_their_path_alone() {
+    let mut paths = paths(2);
+    for index in 0..2 {
+        let (first, _) = send_marked(&mut paths, index, (1, 0));
+        assert!(!first, "nothing was heard before");
+        let second = send_marked(&mut paths, index, (2, 1));
+        assert_eq!(second, (true, EcnState::Capable));
+    }
+    let more_than_were_sent = send_marked(&mut paths, 0, (3, 9));
+    assert_eq!(more_than_were_sent, (true, EcnState::Failed));
+    assert_eq!(
+        send_marked(&mut paths, 0, (4, 9)),
+        (false, EcnState::Failed)
+    );
+    assert_eq!(
+        send_marked(&mut paths, 1, (3, 2)),
+        (true, EcnState::Capable)
+    );
+}
+
+/// Where only what is capable is dropped, a path would seem to be dead for ever.
+#[test]
+fn dead_path_is_sent_nothing_that_is_capable_and_tested_again_when_it_is_back() {
+    let mut paths = paths(1);
+    for count in 0..20 {
+        send_marked(&mut paths, 0, (1 + count, count));
+    }
+    paths.get_mut(0).die();
+    let back = send_marked(&mut paths, 0, (21, 19));
+    assert_eq!(back, (false, EcnState::Testing));
+    assert_eq!(
+        send_marked(&mut paths, 0, (22, 20)),
+        (true, EcnState::Capable)
+    );
+}
+
+#[test]
+fn restarted_peer_that_counts_anew_is_believed_its_marks() {
+    for has_discarded in [false, true] {
+        let mut paths = paths(1);
+        send_marked(&mut paths, 0, (1, 0));
+        for count in 1..=50 {
+            send_marked(&mut paths, 0, (1 + count, count));
+        }
+        paths.get_mut(0).restarted(has_discarded);
+        for count in 1..=50 {
+            let capable = (true, EcnState::Capable);
+            assert_eq!(send_marked(&mut paths, 0, (count, count)), capable);
+        }
+    }
+}
+
 proptest! {
     /// Overflow checks are on in tests.
     #[test]
     fn no_report_overflows_and_none_counts_more_than_was_sent(
-        reports in vec((extreme_u32(), extreme_u32(), any::<u32>(), 0u64..3), 1..60),
+        reports in vec(
+            (extreme_u32(), extreme_u32(), (extreme_u32(), extreme_u32()), any::<u32>(), 0u64..3),
+            1..60,
+        ),
         discarded in 0usize..8,
         restarted in 0usize..8,
     ) {
         let mut paths = paths(1);
         let mut now = Time::ZERO;
         let (mut sent, mut reported) = (0, 0);
-        for (turn, (received, highest, delay_us, more)) in reports.into_iter().enumerate() {
+        for (turn, (received, highest, ecn, delay_us, more)) in reports.into_iter().enumerate() {
             if turn == discarded {
                 paths.iter_mut().for_each(Path::discarded);
             }
@@ -290,11 +410,15 @@ proptest! {
                 paths.sending(now, 0, BYTES, NS_PER_BYTE);
                 paths.get_mut(0).flies(now, BYTES, Totals { delivered: reported, ..Totals::default() });
                 sent = paths.get_mut(0).take_sequence(now) + 1;
+                paths.get_mut(0).mark(now, 1);
             }
             now = now + Duration::from_nanos(u64::from(delay_us) << 12);
-            let report = Report { path: 1, received, highest, delay_us };
+            let (capable, marked) = ecn;
+            let ecn = (marked % 5 > 0).then_some(EcnCounts { capable, marked });
+            let report = Report { path: 1, received, highest, delay_us, ecn };
             if let Some(new) = paths.hear(now, &report) {
                 prop_assert!(new.received <= new.sent && new.lost <= new.sent);
+                prop_assert!(u64::from(new.marked) <= sent);
                 reported += u64::from(new.sent);
                 paths.account(new.sent, new.received);
             }

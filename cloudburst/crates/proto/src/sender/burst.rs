@@ -18,6 +18,8 @@ const MAX_TRAIN: usize = 16;
 pub(crate) struct Burst {
     pub(crate) datagram_bytes: usize,
     pub(crate) remaining: u32,
+    /// Those that were sent before.
+    pub(crate) sent: u32,
     pub(super) most: u32,
 }
 

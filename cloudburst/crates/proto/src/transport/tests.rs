@@ -14,7 +14,7 @@ pub(super) struct Pair {
     pub(super) now: Time,
     pub(super) ends: [Transport; 2],
     /// Datagrams under way: when, to whom, by which path, what.
-    wire: Vec<(Time, usize, FourTuple, Vec<u8>)>,
+    wire: Vec<(Time, usize, FourTuple, Ecn, Vec<u8>)>,
     /// How often the translator of addresses before the first end has chosen other ports.
     pub(super) rebindings: u16,
 }
@@ -89,6 +89,7 @@ impl Pair {
                             self.now + ONE_WAY,
                             1 - from,
                             four_tuple,
+                            transmit.ecn,
                             datagram.to_vec(),
                         ));
                     }
@@ -107,8 +108,8 @@ impl Pair {
             let (due, later): (Vec<_>, Vec<_>) =
                 self.wire.drain(..).partition(|(at, ..)| *at <= self.now);
             self.wire = later;
-            for (_, to, four_tuple, mut datagram) in due {
-                self.ends[to].handle_datagram(self.now, four_tuple, Ecn::NotCapable, &mut datagram);
+            for (_, to, four_tuple, ecn, mut datagram) in due {
+                self.ends[to].handle_datagram(self.now, four_tuple, ecn, &mut datagram);
             }
             for end in &mut self.ends {
                 end.handle_timeout(self.now);

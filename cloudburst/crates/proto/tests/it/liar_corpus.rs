@@ -54,6 +54,10 @@ fn seeds() -> BTreeMap<String, Vec<u8>> {
             let seed = [&offer[..], &lie(kind, 9)].concat();
             seeds.insert(format!("{option}_{kind}"), seed);
         }
+        for kind in [2, 4, 6, 9] {
+            let seed = [&offer[..], &[128 | 6, 8, 0], &count(kind)].concat();
+            seeds.insert(format!("{option}_{kind}_counts"), seed);
+        }
         let lies = (0..ROUNDS).flat_map(|round| (0..16).map(move |kind| lie(kind, round)));
         let course = offer.into_iter().chain(lies.flatten()).collect();
         seeds.insert(format!("{option}_course"), course);
@@ -63,6 +67,16 @@ fn seeds() -> BTreeMap<String, Vec<u8>> {
 
 /// All kinds are said as often as this in a course: as often as 4 kB of input hold.
 const ROUNDS: u8 = 12;
+
+/// An operation: an answer of that kind with a report, of whose datagrams more were marked than arrived.
+fn count(kind: u8) -> [u8; 26] {
+    let mut count = [0; 26];
+    count[..4].copy_from_slice(&[128 | 7, 8, 9, 9]);
+    count[4..9].copy_from_slice(&[64 | kind, 0, 1, 3, 3]);
+    // Path, received, highest, delay, capable and marked.
+    count[9..16].copy_from_slice(&[0, 1, 9, 8, 7, 10, 3]);
+    count
+}
 
 /// An operation: a datagram of that kind, sealed.
 fn lie(kind: u8, any: u8) -> [u8; 19] {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use cloudburst_code::{Encoder, Schedule, Shape};
 use cloudburst_proto::envelope::{self, Envelope};
 use cloudburst_wire::{
-    Body, BufferTooShort, Echo, Header, KEY_BYTES, Opener, Outcome, Progress, ProgressState,
-    Report, Sealer, Stamp, Stop, Symbol, TokenMint, Written, symbol_datagram_bytes,
+    Body, BufferTooShort, Echo, EcnCounts, Header, KEY_BYTES, Opener, Outcome, Progress,
+    ProgressState, Report, Sealer, Stamp, Stop, Symbol, TokenMint, Written, symbol_datagram_bytes,
 };
 
 /// The page has them where its code blocks are of this language.
@@ -163,11 +163,17 @@ const fn have() -> Progress {
 }
 
 fn reports() -> [Report; 2] {
-    [0x7000u16, 0x8000].map(|path| Report {
+    let marked = EcnCounts {
+        capable: 0x3d3e_3f40,
+        marked: 0x1234,
+    };
+    let none = EcnCounts::default();
+    [(0x7000, marked), (0x8000, none)].map(|(path, ecn)| Report {
         path,
         received: 0x7172_7374,
         highest: 0x7576_7778,
         delay_us: 0x797a_7b7c,
+        ecn: Some(ecn),
     })
 }
 

@@ -7,10 +7,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use cloudburst_proto::envelope::{self, Envelope};
 use cloudburst_proto::{Key, PublicKey};
 use cloudburst_wire::{
-    Body, BufferTooShort, Busy, BusyReason, Cancel, Challenge, Echo, Goodbye, HEADER_BYTES, Header,
-    KEY_BYTES, Opener, Outcome, Ping, Pong, Progress, ProgressState, Query, ReplayWindow, Report,
-    Reports, Sealer, Stamp, Stop, Symbol, TOKEN_BYTES, TokenBody, TokenMint, Written,
-    check as check_of,
+    Body, BufferTooShort, Busy, BusyReason, Cancel, Challenge, Echo, EcnCounts, Goodbye,
+    HEADER_BYTES, Header, KEY_BYTES, Opener, Outcome, Ping, Pong, Progress, ProgressState, Query,
+    ReplayWindow, Report, Reports, Sealer, Stamp, Stop, Symbol, TOKEN_BYTES, TokenBody, TokenMint,
+    Written, check as check_of,
 };
 
 /// The session of who reads: what an answer must be to.
@@ -182,8 +182,12 @@ fn datagram(sealer: &Sealer, body: &Body<'_>) -> Vec<u8> {
         received: 2,
         highest: 3,
         delay_us: 4,
+        ecn: Some(EcnCounts {
+            capable: 5,
+            marked: 1_000,
+        }),
     };
-    let reports = [report; 2];
+    let reports = [report, Report::default()];
     let mut datagram = vec![0; 150];
     let written = sealer.write(stamp, &mut datagram, |room| match *body {
         Body::Stop(stop, _) => stop.write(OWN, reports, room),

@@ -54,7 +54,7 @@ pub(super) fn stalled(bytes: u64, was_heard: bool) -> String {
     if was_heard {
         format!("nothing has reached the peer for {seconds} s, after {bytes} bytes were stored")
     } else {
-        format!("nothing was heard of the peer for {seconds} s: is it there, with the same key?")
+        format!("nothing was heard of the peer for {seconds} s: is it there, and do the keys fit?")
     }
 }
 

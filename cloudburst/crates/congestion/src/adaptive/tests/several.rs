@@ -4,7 +4,7 @@ use super::*;
 use crate::QueueShares;
 
 /// A window beside others, with so much of what is sent through each queue.
-fn beside(parts: &[u64]) -> Rig {
+pub(super) fn beside(parts: &[u64]) -> Rig {
     let mut rig = Rig::new();
     for _ in 0..5 {
         rig.round(0, QUEUE);
@@ -38,6 +38,23 @@ fn a_loss_reduces_the_part_that_went_through_its_queue() {
     assert!((quarter - 0.925).abs() < 1e-2, "{quarter}");
 }
 
+/// Bursts of TCP take much of what meets them in one queue, and nothing of what goes through others.
+#[test]
+fn heavy_losses_in_one_queue_leave_what_goes_through_others() {
+    let kept = |parts: &[u64]| {
+        let mut rig = beside(parts);
+        let before = rig.window();
+        let sent = rig.send(ROUND_TRIP, u32::MAX);
+        rig.acknowledge(sent, sent - 4, QUEUE);
+        rig.window() / before
+    };
+    assert!(kept(&[]) < 0.2, "{}", kept(&[]));
+    let half = kept(&[1_000, 1_000]);
+    assert!((0.49..0.51).contains(&half), "{half}");
+    let quarter = kept(&[1_000, 3_000]);
+    assert!((0.74..0.76).contains(&quarter), "{quarter}");
+}
+
 #[test]
 fn losses_in_two_queues_reduce_both_parts_and_those_of_one_reduce_it_once() {
     for (second, least, most) in [(0, 0.84, 0.86), (1, 0.71, 0.73)] {
@@ -69,10 +86,31 @@ fn a_loss_beside_one_that_counts_already_reduces_the_other_part() {
         queues: both,
         lossy: both,
         newest_sent_at: Some(Time::from_nanos(rig.now.as_nanos() - 1)),
+        lost_since: [Some(Time::from_nanos(rig.now.as_nanos() - 1)); MAX_QUEUES],
         round_trip: Some((ROUND_TRIP + QUEUE, ROUND_TRIP)),
         ..Acknowledged::default()
     };
     rig.controller.acknowledged(rig.now, &news, &rig.paths);
+    let kept = rig.window() / before;
+    assert!((0.84..0.86).contains(&kept), "{kept}");
+}
+
+/// One queue was reduced for since these datagrams had left, and what the other one has lost was sent later than them.
+#[test]
+fn a_loss_that_counts_already_is_none_beside_a_later_one_of_another_queue() {
+    let mut rig = beside(&[1_000, 1_000]);
+    let sent = rig.send(ROUND_TRIP, u32::MAX);
+    let before = rig.window();
+    let (early, late) = (
+        rig.now - Duration::from_millis(2),
+        rig.now - Duration::from_nanos(1),
+    );
+    rig.controller.recovery_until[0] = rig.now - Duration::from_millis(1);
+    let mut news = rig.news(0, sent, 2, QUEUE);
+    news.lossy.insert(1);
+    news.queues.insert(1);
+    news.lost_since = [Some(early), Some(late), None, None];
+    rig.take(&news);
     let kept = rig.window() / before;
     assert!((0.84..0.86).contains(&kept), "{kept}");
 }
@@ -175,4 +213,28 @@ fn losses_without_a_queue_reduce_all_of_the_window() {
     rig.acknowledge(sent, sent * 3 / 10, EMPTY);
     let kept = rig.window() / before;
     assert!(kept <= BETA + 0.01, "{kept}");
+}
+
+#[test]
+fn long_burst_leaves_in_two_trains_unless_a_queue_stands() {
+    let train = |round_trip, queue| {
+        let mut rig = Rig::new();
+        rig.controller.window = 80.0 * DATAGRAM as f64;
+        rig.controller.threshold = 0.0;
+        rig.paths.round_trip = Some(round_trip);
+        rig.paths.bottlenecks = 4;
+        let news = Acknowledged {
+            sent: 1,
+            received: 1,
+            round_trip: Some((round_trip + queue, round_trip)),
+            ..Acknowledged::default()
+        };
+        rig.controller.acknowledged(rig.now, &news, &rig.paths);
+        let train = rig.controller.train_bytes();
+        train.map(|bytes| bytes / MIN_DATAGRAM_BYTES)
+    };
+    let millis = Duration::from_millis;
+    assert_eq!(train(millis(2), EMPTY), Some(6), "of twelve");
+    assert_eq!(train(millis(2), QUEUE), None);
+    assert_eq!(train(millis(20), EMPTY), None, "a pair for each path");
 }

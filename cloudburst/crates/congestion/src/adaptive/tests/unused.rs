@@ -10,6 +10,8 @@ fn rig_with(threshold: f64) -> Rig {
     rig.round(0, EMPTY);
     rig.controller.window = DATAGRAMS * DATAGRAM as f64;
     rig.controller.threshold = threshold;
+    // What got through then is forgotten.
+    rig.now = rig.now + Duration::from_secs(2);
     rig
 }
 
@@ -51,6 +53,24 @@ fn window_that_was_not_used_is_found_again_as_quickly_as_in_slow_start() {
         rig.round(0, EMPTY);
     }
     assert!(rig.window() > 0.65 * DATAGRAMS, "{}", rig.window());
+}
+
+/// It carried as much a moment ago (RFC 7661 §4.4.1), as where a message ended before others filled the queue.
+#[test]
+fn losses_leave_what_got_through_of_late_of_a_window_that_is_not_used() {
+    for (millis, expected) in [(100, 20.0), (400, 20.0), (2_000, 4.0)] {
+        let mut rig = rig_with(f64::INFINITY);
+        let sent = rig.send(ROUND_TRIP, 20);
+        rig.acknowledge(sent, 0, EMPTY);
+        rig.now = rig.now + Duration::from_millis(millis);
+        rig.controller.restart(rig.now);
+        lose_one_of_two(&mut rig);
+        assert!(
+            (rig.window() - expected).abs() < 0.5,
+            "{millis} {}",
+            rig.window()
+        );
+    }
 }
 
 #[test]

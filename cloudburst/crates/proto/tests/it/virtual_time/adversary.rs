@@ -9,7 +9,7 @@ use std::{
 
 use cloudburst_proto::{MessageKind, Reason};
 
-use super::{counting::Counting, key_holder::KeyHolder};
+use super::{counting::Counting, key_holder::KeyHolder, seeds};
 use crate::simulation::{
     messages::Fate,
     network::Parcel,
@@ -21,6 +21,7 @@ use crate::simulation::{
 
 /// Worlds in each run of the tests; `CLOUDBURST_ADVERSARIES` says another number.
 const SEEDS: u64 = 2_000;
+const MOST_FAILURES: usize = 10;
 /// How often the adversary has a look at what has passed.
 const STEP_NS: u64 = 4 * MILLI;
 /// What a message may take where much is lost, held back for seconds, and receivers are restarted.
@@ -200,15 +201,6 @@ fn run(seed: u64) {
 fn nobody_without_a_key_makes_it_lie_speak_or_stop() {
     let seeds = std::env::var("CLOUDBURST_ADVERSARIES");
     let seeds = seeds.map_or(SEEDS, |number| number.parse().expect("a number"));
-    let mut failed = Vec::new();
     let first = std::env::var("CLOUDBURST_SEED").map_or(0, |seed| seed.parse().expect("a number"));
-    for seed in first..seeds {
-        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
-            let literal = || panic.downcast_ref::<&str>().copied();
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            failed.push(format!("{seed}: {}", text.or_else(literal).unwrap_or("?")));
-        }
-        assert!(failed.len() < 10, "{}", failed.join("\n"));
-    }
-    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    seeds::each(first..seeds, MOST_FAILURES, run);
 }

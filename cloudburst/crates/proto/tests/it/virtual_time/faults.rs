@@ -3,7 +3,7 @@
 
 mod hosts;
 
-use cloudburst_proto::{CongestionControl, Health, Reason};
+use cloudburst_proto::{CongestionControl, Health, PathChoice, Reason};
 
 use crate::simulation::{
     path::{Impairments, Loss, MICRO, MILLI, Mtu, Path, SECOND, Spell},
@@ -53,6 +53,27 @@ fn nothing_wrong() {
     assert!(overhead < 1.6, "{overhead}");
     let slowest = outcome.percentile_ms(1.0);
     assert!(slowest < 100.0, "{slowest}");
+}
+
+/// Whichever balancer chooses: the same messages arrive, by other paths, also where one loses everything.
+#[test]
+fn messages_arrive_under_every_choice_of_paths() {
+    let mut logs = std::collections::BTreeSet::new();
+    for choice in [
+        PathChoice::EarliestArrival,
+        PathChoice::Ecmp,
+        PathChoice::Rps,
+        PathChoice::Drb,
+        PathChoice::LetFlow,
+        PathChoice::Tr,
+    ] {
+        let mut scenario = mixed(1).configured(|config| config.path_choice = choice);
+        scenario.paths[0].spell(500 * MILLI, 900 * SECOND, Impairments::DEAD);
+        let outcome = must_deliver(scenario);
+        assert!(outcome.statistics(0).paths_died > 0, "{choice:?}");
+        logs.insert(outcome.log_hash);
+    }
+    assert_eq!(logs.len(), 6, "each has ways of its own");
 }
 
 #[test]

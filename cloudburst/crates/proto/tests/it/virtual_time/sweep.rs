@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::seeds;
 use crate::simulation::{
     run::{run, run_seed},
     scenario::Scenario,
@@ -17,23 +18,13 @@ fn ten_thousand_scenarios() {
         let (from, to) = range.split_once("..").expect("from..to");
         from.parse().expect("a number")..to.parse().expect("a number")
     });
-    let mut failed = Vec::new();
-    for seed in seeds {
+    seeds::each(seeds, MOST_FAILURES, |seed| {
         let scenario = Scenario::generate(seed);
         // The laboratory runs those, with the paper's machine.
-        if scenario.is_paper() {
-            continue;
+        if !scenario.is_paper() {
+            run(scenario);
         }
-        if let Err(panic) = std::panic::catch_unwind(|| run(scenario)) {
-            let literal = || panic.downcast_ref::<&str>().copied();
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let message = text.or_else(literal).unwrap_or("?");
-            failed.push(format!("{seed}: {message}"));
-        }
-        // A few tell more than one, and hundreds no more than a few.
-        assert!(failed.len() < MOST_FAILURES, "{}", failed.join("\n"));
-    }
-    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use cloudburst_code::{Encoder, Schedule, Shape};
 use cloudburst_wire::{
-    Busy, BusyReason, Cancel, Challenge, Echo, Goodbye, Outcome, Ping, Pong, Progress,
+    Busy, BusyReason, Cancel, Challenge, Echo, EcnCounts, Goodbye, Outcome, Ping, Pong, Progress,
     ProgressState, Query, Report, Stop, Symbol, TOKEN_BYTES, TokenBody, Written,
 };
 
@@ -60,6 +60,10 @@ pub(super) fn body_of(
             received: input.number()? as u32,
             highest: input.number()? as u32,
             delay_us: input.number()? as _,
+            ecn: Some(EcnCounts {
+                capable: input.number()? as u32,
+                marked: input.number()? as u32,
+            }),
         });
     }
     let reports = reports.into_iter();

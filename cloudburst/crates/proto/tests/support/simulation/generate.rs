@@ -6,7 +6,7 @@ use cloudburst_code::{PaperDegree, Schedule};
 use cloudburst_proto::{CongestionControl, Priority, Reservation};
 
 use super::{
-    path::{Impairments, Link, Loss, MICRO, MILLI, Mtu, Path, SECOND, Spell},
+    path::{EcnTreatment, Impairments, Link, Loss, MICRO, MILLI, Mtu, Path, SECOND, Spell},
     random::Random,
     scenario::{Fault, HostPlan, Scenario, SendPlan},
 };
@@ -59,6 +59,7 @@ impl Scenario {
             scenario.suit_paper(random);
         } else {
             scenario.add_options(&mut Random::of(seed, 8));
+            scenario.treat_marks(&mut Random::of(seed, 10));
         }
         scenario
     }
@@ -69,6 +70,14 @@ impl Scenario {
             let hurries = random.chance(0.1) && !self.must_deliver;
             send.deadline_ns = hurries.then(|| random.between(1, 2_000) * MILLI);
             send.priority = random.pick(&[Normal, Normal, Urgent, Background]);
+        }
+    }
+
+    /// Routers that do something to what is capable of ECN.
+    fn treat_marks(&mut self, random: &mut Random) {
+        use EcnTreatment::{Cleared, Dropped, Kept};
+        for direction in self.paths.iter_mut().flat_map(|path| &mut path.directions) {
+            direction.ecn = random.pick(&[Kept, Kept, Kept, Kept, Kept, Kept, Cleared, Dropped]);
         }
     }
 

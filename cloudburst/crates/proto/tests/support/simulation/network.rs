@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use cloudburst_proto::Ecn;
 
 use super::{
-    path::{Mtu, Path},
+    path::{EcnTreatment, Mtu, Path},
     random::{Random, mix},
 };
 
@@ -15,6 +15,9 @@ pub(crate) struct Network {
     salt: u64,
     random: Random,
     pub(crate) dropped: u64,
+    /// Datagrams that were marked, and those that were dropped as they may be.
+    pub(crate) marked: u64,
+    pub(crate) dropped_as_capable: u64,
 }
 
 /// A datagram on its way.
@@ -34,6 +37,8 @@ impl Network {
             salt: Random::of(seed, 1).number(),
             random: Random::of(seed, 2),
             dropped: 0,
+            marked: 0,
+            dropped_as_capable: 0,
         }
     }
 
@@ -67,9 +72,18 @@ impl Network {
             self.dropped += 1;
             return [None; 2];
         }
+        match path.directions[direction].ecn {
+            EcnTreatment::Dropped if parcel.ecn == Ecn::Capable => {
+                self.dropped_as_capable += 1;
+                return [None; 2];
+            }
+            EcnTreatment::Cleared => parcel.ecn = Ecn::NotCapable,
+            _ => {}
+        }
         let carried = path.directions[direction].carry(now, &mut self.random, &mut parcel.bytes);
         if carried.marked && parcel.ecn == Ecn::Capable {
             parcel.ecn = Ecn::CongestionExperienced;
+            self.marked += 1;
         }
         self.dropped += u64::from(carried.arrivals == [None; 2]);
         carried.arrivals

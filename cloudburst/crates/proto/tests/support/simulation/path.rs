@@ -176,6 +176,15 @@ impl Link {
     }
 }
 
+/// What a router does to datagrams that are capable of ECN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EcnTreatment {
+    Kept,
+    /// The code point is cleared (bleached).
+    Cleared,
+    Dropped,
+}
+
 /// One way of a path.
 #[derive(Clone, Debug)]
 pub(crate) struct Direction {
@@ -185,6 +194,7 @@ pub(crate) struct Direction {
     pub(crate) spells: Vec<Spell>,
     /// Marks what finds more than so much in front of it.
     pub(crate) mark_bytes: Option<usize>,
+    pub(crate) ecn: EcnTreatment,
     in_burst: bool,
 }
 
@@ -203,6 +213,7 @@ impl Direction {
             usual: Impairments::NONE,
             spells: Vec::new(),
             mark_bytes: None,
+            ecn: EcnTreatment::Kept,
             in_burst: false,
         }
     }

@@ -11,6 +11,7 @@ use super::{
     messages::{Fate, Message},
     network::Parcel,
     path::{MICRO, MILLI},
+    totals::SHORT_TIMER_NS,
     world::{Happening, World, describe},
 };
 
@@ -31,6 +32,7 @@ impl World {
             return false;
         }
         let mut worked = false;
+        let mut trains = Vec::new();
         for call in 0.. {
             assert!(
                 call < MOST_CALLS,
@@ -41,10 +43,13 @@ impl World {
                 worked = true;
                 self.event(number, event);
             }
-            if !self.transmit(number) {
+            let Some(train) = self.transmit(number) else {
                 break;
-            }
+            };
             worked = true;
+            if !trains.contains(&train) {
+                trains.push(train);
+            }
         }
         // Without datagrams there may be events all the same.
         while let Some(event) = self.hosts[number].endpoint.poll_event() {
@@ -52,6 +57,7 @@ impl World {
             self.event(number, event);
         }
         let host = &mut self.hosts[number];
+        host.totals.sends += trains.len() as u64;
         host.totals.check(&host.endpoint.statistics());
         self.set_timer(number);
         worked
@@ -68,6 +74,9 @@ impl World {
             return;
         }
         host.timers_set += 1;
+        // Who is called for what is due already needs no timer.
+        let lead = due - self.now;
+        host.totals.short_timers += u64::from((2..SHORT_TIMER_NS).contains(&lead));
         host.timer = Some((due, host.timers_set));
         if due == u64::MAX {
             return;
@@ -80,15 +89,15 @@ impl World {
         self.queue.push(due + late, happening);
     }
 
-    /// One train of datagrams, if there is one.
-    fn transmit(&mut self, number: usize) -> bool {
+    /// One train of datagrams, if there is one: where it goes, and in datagrams of which length.
+    fn transmit(&mut self, number: usize) -> Option<(FourTuple, usize)> {
         let host = &mut self.hosts[number];
         let now = host.clock.tell(self.now);
         let mut buffer = std::mem::take(&mut self.buffer);
         let out = &mut buffer[..host.plan.buffer_bytes];
         let Some(transmit) = host.endpoint.poll_transmit(now, out) else {
             self.buffer = buffer;
-            return false;
+            return None;
         };
         assert!(
             transmit.bytes > 0 && transmit.bytes <= out.len(),
@@ -107,7 +116,7 @@ impl World {
             host.endpoint
                 .handle_too_big(now, transmit.four_tuple, bytes);
         }
-        true
+        Some((transmit.four_tuple, transmit.segment_bytes))
     }
 
     /// Says whether it fitted.

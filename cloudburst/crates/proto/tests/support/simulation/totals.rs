@@ -8,11 +8,16 @@ use std::{
 use cloudburst_code::wire;
 use cloudburst_proto::{TransportConfig, TransportStatistics};
 
-use super::{path::MILLI, scenario::HostPlan};
+use super::{
+    path::{MICRO, MILLI},
+    scenario::HostPlan,
+};
 
 /// What may be sent on top of the rate within any window.
 const BURST_BYTES: u64 = 128 << 10;
 const WINDOW_NS: u64 = 100 * MILLI;
+/// A timer that is due sooner is hardly worth setting: waking for it takes as long.
+pub(crate) const SHORT_TIMER_NS: u64 = 50 * MICRO;
 
 /// Of one incarnation of a host.
 pub(crate) struct HostTotals {
@@ -23,6 +28,10 @@ pub(crate) struct HostTotals {
     recent_bytes: u64,
     /// How often its timer has woken it.
     pub(crate) timers: u64,
+    /// How often it was set for less than [`SHORT_TIMER_NS`], and not for what was due already.
+    pub(crate) short_timers: u64,
+    /// Calls that send: one for each path and each length of datagrams that leave at the same time.
+    pub(crate) sends: u64,
     pub(crate) datagrams_sent: u64,
     bytes_sent: u64,
     datagrams_received: u64,
@@ -55,6 +64,8 @@ impl HostTotals {
             recent: VecDeque::new(),
             recent_bytes: 0,
             timers: 0,
+            short_timers: 0,
+            sends: 0,
             datagrams_sent: 0,
             bytes_sent: 0,
             datagrams_received: 0,
