@@ -2,15 +2,20 @@
 //
 //   fabric HOSTS_PER_LEAF GBPS DELAY_US BUFFER_PACKETS MARK_PACKETS FLOWS
 //          [--spines=N] [--slowUs=US] [--control=dctcp|newreno] [--policy=rps|letflow] [--gapUs=US]
-//          [--pias=BYTES] [--seed=N]
+//          [--pias=BYTES] [--shared=BYTES] [--alpha=A] [--own=BYTES] [--marks=0] [--seed=N]
+//          [--hostGbps=GBPS] [--sack=1] [--mend=NAMES] [--trace=N]
 //
 // Links of the first spine take `slowUs` longer. With several spines the leaves choose one by `policy`: for each
 // packet, or for each flowlet. With `pias` switches have two queues, and a segment at or beyond so many bytes of
-// its flow waits in the second.
+// its flow waits in the second. With `shared` the ports of a switch share so many bytes, of which each may hold `alpha`
+// times what is free; with `own` each port has so many for itself. Without `marks` MARK_PACKETS is not looked at.
+// Hosts' links are as fast as others without `hostGbps`.
+// With `mend` senders follow the RFCs in what sender.h has a name for. With `trace` the sender of the flow of that number,
+// counted from 1, prints a line an event.
 //
 // A line of FLOWS is a flow: from, to, bytes, start in ns. Prints a line a flow, its completion
-// time in ns, from the moment when its connection stands to the arrival of its last byte; then
-// `seconds`, the processor time of the run.
+// time in ns, from the moment when its connection stands to the arrival of its last byte, and its
+// retransmission timeouts; then `dropped`, packets that switches dropped, and `seconds`, the processor time of the run.
 
 #include <ctime>
 #include <fstream>
@@ -28,6 +33,7 @@
 #include "ns3/network-module.h"
 #include "ns3/point-to-point-module.h"
 #include "ns3/traffic-control-module.h"
+#include "sender.h"
 
 using namespace ns3;
 
@@ -38,7 +44,8 @@ struct Flow {
   uint64_t bytes, start_ns;
   uint64_t sent = 0, arrived = 0;
   Time begin, end;
-  Ptr<Socket> listener, sender;
+  Ptr<Socket> listener;
+  Ptr<Sender> sender;
 };
 
 void Fill(Flow *flow, Ptr<Socket> socket, uint32_t) {
@@ -65,8 +72,8 @@ void Accept(Flow *flow, Ptr<Socket> socket, const Address &) {
   socket->SetRecvCallback(MakeBoundCallback(&Receive, flow));
 }
 
-void Start(Flow *flow, Ptr<Node> node, Address to) {
-  flow->sender = Socket::CreateSocket(node, TcpSocketFactory::GetTypeId());
+void Start(Flow *flow, Ptr<Sender> sender, Address to) {
+  flow->sender = sender;
   flow->sender->SetConnectCallback(MakeBoundCallback(&Connected, flow), MakeNullCallback<void, Ptr<Socket>>());
   flow->sender->SetSendCallback(MakeBoundCallback(&Fill, flow));
   flow->sender->Bind();
@@ -95,6 +102,61 @@ class Pias : public Ipv4PacketFilter {
 };
 
 NS_OBJECT_ENSURE_REGISTERED(Pias);
+
+class SharedQueueDisc;
+
+// The buffer of a switch, with the dynamic threshold of Choudhury and Hahne (1998), or all of a port's own.
+struct SharedBuffer {
+  uint64_t bytes = 0;
+  double alpha = 1;
+  std::vector<Ptr<SharedQueueDisc>> ports;
+
+  uint64_t PortLimit() const;
+};
+
+// Lets packets into the queues of a port as far as the switch's buffer goes.
+class SharedQueueDisc : public QueueDisc {
+ public:
+  static TypeId GetTypeId() {
+    static TypeId id = TypeId("SharedQueueDisc").SetParent<QueueDisc>().AddConstructor<SharedQueueDisc>();
+    return id;
+  }
+
+  SharedQueueDisc() : QueueDisc(QueueDiscSizePolicy::SINGLE_CHILD_QUEUE_DISC) {}
+
+  // What a device holds counts, too, where it is given.
+  void Share(SharedBuffer *with, Ptr<PointToPointNetDevice> counted) {
+    buffer = with;
+    device = counted;
+    buffer->ports.push_back(this);
+  }
+
+  uint64_t Held() const { return GetNBytes() + (device ? device->GetQueue()->GetNBytes() : 0); }
+
+ private:
+  bool DoEnqueue(Ptr<QueueDiscItem> item) override {
+    if (Held() + item->GetSize() > buffer->PortLimit()) {
+      DropBeforeEnqueue(item, "the switch's buffer");
+      return false;
+    }
+    return GetQueueDiscClass(0)->GetQueueDisc()->Enqueue(item);
+  }
+  Ptr<QueueDiscItem> DoDequeue() override { return GetQueueDiscClass(0)->GetQueueDisc()->Dequeue(); }
+  bool CheckConfig() override { return GetNQueueDiscClasses() == 1; }
+  void InitializeParams() override {}
+
+  SharedBuffer *buffer = nullptr;
+  Ptr<PointToPointNetDevice> device;
+};
+
+uint64_t SharedBuffer::PortLimit() const {
+  if (ports.size() == 1) return bytes;
+  uint64_t used = 0;
+  for (const auto &port : ports) used += port->Held();
+  return used < bytes ? alpha * (bytes - used) : 0;
+}
+
+NS_OBJECT_ENSURE_REGISTERED(SharedQueueDisc);
 
 // A leaf's choice among its spines, for packets to the other leaf.
 class Balancer : public Ipv4RoutingProtocol {
@@ -178,10 +240,11 @@ int main(int argc, char **argv) {
     std::cerr << "usage: fabric HOSTS_PER_LEAF GBPS DELAY_US BUFFER_PACKETS MARK_PACKETS FLOWS [OPTIONS]\n";
     return 2;
   }
-  unsigned spines = 1, seed = 1;
-  uint64_t pias = 0;
-  double slow_us = 0, gap_us = 500;
-  std::string control = "dctcp", policy = "rps";
+  unsigned spines = 1, seed = 1, trace = 0;
+  uint64_t pias = 0, shared = 0, own = 0;
+  bool marks = true, sack = false;
+  double slow_us = 0, gap_us = 500, alpha = 1, host_gbps = 0;
+  std::string control = "dctcp", policy = "rps", mend;
   CommandLine options;
   options.AddValue("spines", "spines", spines);
   options.AddValue("slowUs", "what links of the first spine take longer", slow_us);
@@ -189,13 +252,37 @@ int main(int argc, char **argv) {
   options.AddValue("policy", "rps or letflow", policy);
   options.AddValue("gapUs", "a longer silence ends a flowlet", gap_us);
   options.AddValue("pias", "bytes of a flow that go first", pias);
+  options.AddValue("shared", "bytes that a switch's ports share", shared);
+  options.AddValue("alpha", "times what is free of them that a port may hold", alpha);
+  options.AddValue("own", "bytes that each of a switch's ports has for itself", own);
+  options.AddValue("marks", "whether switches mark", marks);
   options.AddValue("seed", "of the choice of paths", seed);
+  options.AddValue("hostGbps", "rate of hosts' links, where it is another", host_gbps);
+  options.AddValue("sack", "whether receivers say what they have", sack);
+  options.AddValue("mend", "what of senders follows the RFCs, by the names of sender.h, with commas between", mend);
+  options.AddValue("trace", "number of the flow whose sender prints what it does", trace);
   options.Parse(argc - 6, argv + 6);
   RngSeedManager::SetRun(seed);
   const unsigned hosts_per_leaf = std::stoul(argv[1]);
   const std::string rate = std::string(argv[2]) + "Gbps", delay = std::string(argv[3]) + "us";
+  if ((shared > 0 || own > 0) && pias == 0) {
+    std::cerr << "a buffer in bytes takes --pias\n";
+    return 2;
+  }
+  if (shared > 0 && own > 0) {
+    std::cerr << "a buffer is shared or a port's own\n";
+    return 2;
+  }
+  std::unique_ptr<Mends> mends;
+  try {
+    mends = std::make_unique<Mends>(mend);
+  } catch (const std::string &unknown) {
+    std::cerr << "senders have nothing to mend that is called " << unknown << "; sender.h has the names\n";
+    return 2;
+  }
   const uint32_t buffer = std::stoul(argv[4]);
-  const double mark = std::stod(argv[5]);
+  // No queue is ever longer than it may be.
+  const double mark = marks ? std::stod(argv[5]) : buffer + 1;
 
   Config::SetDefault("ns3::TcpL4Protocol::SocketType", TypeIdValue(control == "dctcp" ? TcpDctcp::GetTypeId() : TcpNewReno::GetTypeId()));
   Config::SetDefault("ns3::TcpL4Protocol::RecoveryType", TypeIdValue(TcpClassicRecovery::GetTypeId()));
@@ -205,7 +292,7 @@ int main(int argc, char **argv) {
   Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(6 << 20));
   Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(6 << 20));
   Config::SetDefault("ns3::TcpSocketBase::Timestamp", BooleanValue(false));
-  Config::SetDefault("ns3::TcpSocketBase::Sack", BooleanValue(false));
+  Config::SetDefault("ns3::TcpSocketBase::Sack", BooleanValue(sack));
   Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(10)));
   Config::SetDefault("ns3::TcpSocketBase::ClockGranularity", TimeValue(MicroSeconds(1)));
   Config::SetDefault("ns3::RedQueueDisc::UseEcn", BooleanValue(true));
@@ -226,25 +313,48 @@ int main(int argc, char **argv) {
   link.SetQueue("ns3::DropTailQueue", "MaxSize", StringValue("1p"));
   TrafficControlHelper marking, patient;
   if (pias > 0) {
-    const auto root = marking.SetRootQueueDisc("ns3::PrioQueueDisc", "Priomap", StringValue("0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"));
-    marking.AddPacketFilter(root, "Pias", "Bytes", UintegerValue(pias));
-    const auto classes = marking.AddQueueDiscClasses(root, 2, "ns3::QueueDiscClass");
-    for (const auto it : classes) marking.AddChildQueueDisc(root, it, "ns3::RedQueueDisc");
+    const StringValue priomap("0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0");
+    uint16_t prio;
+    if (shared > 0 || own > 0) {
+      const auto root = marking.SetRootQueueDisc("SharedQueueDisc");
+      const auto only = marking.AddQueueDiscClasses(root, 1, "ns3::QueueDiscClass");
+      prio = marking.AddChildQueueDisc(root, only[0], "ns3::PrioQueueDisc", "Priomap", priomap);
+    } else {
+      prio = marking.SetRootQueueDisc("ns3::PrioQueueDisc", "Priomap", priomap);
+    }
+    marking.AddPacketFilter(prio, "Pias", "Bytes", UintegerValue(pias));
+    const auto classes = marking.AddQueueDiscClasses(prio, 2, "ns3::QueueDiscClass");
+    for (const auto it : classes) marking.AddChildQueueDisc(prio, it, "ns3::RedQueueDisc");
   } else if (control == "dctcp") {
     marking.SetRootQueueDisc("ns3::RedQueueDisc");
   } else {
     marking.SetRootQueueDisc("ns3::FifoQueueDisc", "MaxSize", QueueSizeValue(QueueSize(QueueSizeUnit::PACKETS, buffer)));
   }
+  std::vector<SharedBuffer> buffers(switches.GetN());
+  std::vector<std::unique_ptr<SharedBuffer>> own_buffers;
+  std::vector<Ptr<QueueDisc>> ports;
+  const auto install_port = [&](unsigned number, Ptr<NetDevice> device) {
+    ports.push_back(marking.Install(device).Get(0));
+    const auto port = DynamicCast<SharedQueueDisc>(ports.back());
+    if (!port) return;
+    if (own > 0) own_buffers.push_back(std::make_unique<SharedBuffer>());
+    SharedBuffer &memory = own > 0 ? *own_buffers.back() : buffers[number];
+    memory.bytes = own > 0 ? own : shared;
+    memory.alpha = alpha;
+    port->Share(&memory, mends->port ? DynamicCast<PointToPointNetDevice>(device) : nullptr);
+  };
   patient.SetRootQueueDisc("ns3::FifoQueueDisc", "MaxSize", StringValue("100000p"));
   Ipv4AddressHelper addresses("10.0.0.0", "255.255.255.252");
   std::vector<Ipv4Address> address(hosts.GetN());
+  if (host_gbps > 0) link.SetDeviceAttribute("DataRate", DataRateValue(DataRate(uint64_t(host_gbps * 1e9))));
   for (unsigned host = 0; host < hosts.GetN(); host++) {
     auto devices = link.Install(hosts.Get(host), switches.Get(host / hosts_per_leaf));
     patient.Install(devices.Get(0));
-    marking.Install(devices.Get(1));
+    install_port(host / hosts_per_leaf, devices.Get(1));
     address[host] = addresses.Assign(devices).GetAddress(0);
     addresses.NewNetwork();
   }
+  link.SetDeviceAttribute("DataRate", StringValue(rate));
   Ptr<Balancer> balancers[2];
   for (unsigned leaf = 0; leaf < 2; leaf++) {
     balancers[leaf] = Create<Balancer>(policy == "letflow", MicroSeconds(gap_us));
@@ -254,7 +364,8 @@ int main(int argc, char **argv) {
       const Time longer = NanoSeconds(spine == 0 ? uint64_t(slow_us * 1000) : 0);
       link.SetChannelAttribute("Delay", TimeValue(Time(delay) + longer));
       auto devices = link.Install(switches.Get(leaf), switches.Get(2 + spine));
-      marking.Install(devices);
+      install_port(leaf, devices.Get(0));
+      install_port(2 + spine, devices.Get(1));
       auto interfaces = addresses.Assign(devices);
       balancers[leaf]->AddUplink({devices.Get(0), interfaces.GetAddress(1)});
       addresses.NewNetwork();
@@ -269,6 +380,7 @@ int main(int argc, char **argv) {
   for (Flow flow; file >> flow.from >> flow.to >> flow.bytes >> flow.start_ns;)
     flows.push_back(std::make_unique<Flow>(flow));
   uint16_t port = 1024;
+  unsigned number = 0;
   for (auto &it : flows) {
     Flow *flow = it.get();
     flow->listener = Socket::CreateSocket(hosts.Get(flow->to), TcpSocketFactory::GetTypeId());
@@ -276,8 +388,13 @@ int main(int argc, char **argv) {
     flow->listener->Listen();
     flow->listener->SetAcceptCallback(MakeNullCallback<bool, Ptr<Socket>, const Address &>(),
                                       MakeBoundCallback(&Accept, flow));
-    Simulator::Schedule(NanoSeconds(flow->start_ns), &Start, flow, hosts.Get(flow->from),
-                        Address(InetSocketAddress(address[flow->to], port++)));
+    std::ostream *traced = ++number == trace ? &std::cout : nullptr;
+    const auto sender = Sender::Create(hosts.Get(flow->from), control == "dctcp", *mends, traced);
+    Simulator::Schedule(NanoSeconds(flow->start_ns), &Start, flow, sender, Address(InetSocketAddress(address[flow->to], port++)));
+  }
+  if (trace > flows.size()) {
+    std::cerr << "there is no flow " << trace << "\n";
+    return 2;
   }
   const std::clock_t before = std::clock();
   Simulator::Stop(Seconds(100));
@@ -288,8 +405,11 @@ int main(int argc, char **argv) {
       std::cerr << "a flow of " << flow->bytes << " bytes did not arrive\n";
       return 1;
     }
-    std::cout << (flow->end - flow->begin).GetNanoSeconds() << "\n";
+    std::cout << (flow->end - flow->begin).GetNanoSeconds() << ' ' << flow->sender->Timeouts() << "\n";
   }
+  uint64_t dropped = 0;
+  for (const auto &port : ports) dropped += port->GetStats().nTotalDroppedPackets;
+  std::cout << "dropped " << dropped << "\n";
   std::cout << "seconds " << seconds << "\n";
   Simulator::Destroy();
 }

@@ -57,7 +57,7 @@ pub enum SweepError {
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
     /// A file cannot be written.
-    #[error("cannot write {path}: {source}")]
+    #[error("cannot write {path}")]
     Write {
         /// Path of the file.
         path: PathBuf,

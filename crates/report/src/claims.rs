@@ -234,6 +234,38 @@ mod tests {
     }
 
     #[test]
+    fn interval_reaches_as_far_to_both_sides_of_the_mean() {
+        let svg = Claims::new("t", vec![claim((0.0, 9.0), None, 5.0)]).to_svg();
+        // The first of each is the legend's.
+        let (from, mean) = (number(&svg, "stroke0\" d=\"M", 1), number(&svg, "cx=\"", 1));
+        let path = svg.split("stroke0\" d=\"M").nth(2).unwrap_or_default();
+        let to = number(path, "H", 0);
+        assert!(from < mean && to > mean, "{from} {mean} {to}");
+        assert!(
+            (mean - from - (to - mean)).abs() < 0.3,
+            "{from} {mean} {to}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_negative_begins_at_nothing_at_the_least() {
+        assert_eq!(claim((0.5, 40.0), None, 2.0).range().0, 0.0);
+        assert!(claim((-0.5, 40.0), None, 2.0).range().0 < -0.5);
+    }
+
+    #[test]
+    fn long_names_end_in_an_ellipsis_and_numbers_have_three_digits() {
+        let short = shortened(&"x".repeat(NAME));
+        assert_eq!(short.chars().count(), NAME);
+        assert!(!short.contains('…'));
+        let long = shortened(&"x".repeat(NAME + 1));
+        assert_eq!(long.chars().count(), NAME);
+        assert!(long.ends_with("x…"), "{long}");
+        let written = [1.234, 12.34, 123.4, -12.34].map(significant);
+        assert_eq!(written, ["1.23", "12.3", "123", "-12.3"]);
+    }
+
+    #[test]
     fn one_value_alone_has_a_range() {
         let exact = Claim {
             measured: None,

@@ -100,6 +100,8 @@ mod tests {
             Some("7.0".to_owned())
         );
         assert_eq!(Estimate::of([f64::NAN]), None);
+        let finite = Estimate::of([2.0, f64::INFINITY, f64::NAN]);
+        assert_eq!(finite.map(|it| (it.mean, it.runs)), Some((2.0, 1)));
     }
 
     #[test]

@@ -312,6 +312,26 @@ mod tests {
     }
 
     #[test]
+    fn steps_hold_their_value_until_the_next_one() {
+        let points = [(0.0, 1.0), (2.0, 5.0)];
+        assert_eq!(path(&points, Style::Steps), "M0.0 1.0H2.0V5.0");
+        assert_eq!(path(&points, Style::Line), "M0.0 1.0L2.0 5.0");
+    }
+
+    #[test]
+    fn legend_that_is_too_wide_goes_on_in_another_line() {
+        let names = ["a", "b"].map(|it| it.repeat(60));
+        let plot = names.iter().fold(plot(), |plot, name| {
+            plot.with(Series::line(name.clone(), Vec::new()))
+        });
+        let legend = plot.legend().into_string();
+        for line in [38.0, 38.0 + LEGEND_LINE] {
+            let swatches = format!("y=\"{line}\" width=\"14\"");
+            assert!(legend.contains(&swatches), "{line}: {legend}");
+        }
+    }
+
+    #[test]
     fn stays_inside_its_frame() {
         let wide = Plot::new(
             "t",

@@ -289,7 +289,7 @@ impl Comparison {
     fn why_unclear(&self, together: usize) -> String {
         match &self.miss {
             Some(miss) if self.p_outside <= LEVEL => {
-                format!("{miss}, which of {together} comparisons may be by chance")
+                format!("{miss}, which may be by chance among {together} comparisons")
             }
             _ => self.unclear.clone(),
         }

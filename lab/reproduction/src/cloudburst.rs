@@ -19,6 +19,7 @@ use anyhow::Result;
 use netsim::sweep::Shard;
 
 use crate::{
+    changes::Changes,
     figure::Figure,
     tr::{filled, runs::Runs},
 };
@@ -50,6 +51,8 @@ pub struct Effort {
     pub shares: Vec<u32>,
     /// Those of them at which more messages are sent.
     pub shares_by_load: Vec<u32>,
+    /// Settings that all runs have in the place of their own.
+    pub changes: Changes,
     /// Runs at the same time.
     pub jobs: usize,
     /// The part of all runs that is made: of another than the whole there are no figures.
@@ -72,6 +75,7 @@ impl Effort {
             grid_messages: 4_000,
             shares: (1..=10).collect(),
             shares_by_load: vec![3, 4, 5, 6, 8, 10],
+            changes: Changes::default(),
             jobs,
             shard: Shard::WHOLE,
         }
@@ -92,6 +96,7 @@ impl Effort {
             grid_messages: 200,
             shares: vec![2, 5, 10],
             shares_by_load: vec![5, 10],
+            changes: Changes::default(),
             jobs,
             shard: Shard::WHOLE,
         }
@@ -167,8 +172,7 @@ impl<'a> Simulated<'a> {
         filled(&self.grid, || {
             let mut all = Vec::new();
             for it in grid::experiments(&self.effort) {
-                let runs = it.run(self.directory, self.effort.jobs, self.effort.shard)?;
-                all.extend(runs.into_inner());
+                all.extend(self.made(&it)?.into_inner());
             }
             Ok(Runs::new("grid", all))
         })
@@ -203,9 +207,7 @@ impl<'a> Simulated<'a> {
     fn rates(&self) -> Result<&Vec<Runs>> {
         filled(&self.rates, || {
             let plans = testbed::rate_experiments(&self.effort).into_iter();
-            plans
-                .map(|it| it.run(self.directory, self.effort.jobs, self.effort.shard))
-                .collect()
+            plans.map(|it| self.made(&it)).collect()
         })
     }
 
@@ -238,8 +240,11 @@ impl<'a> Simulated<'a> {
         cell: &'s OnceCell<Runs>,
         plan: fn(&Effort) -> experiment::Experiment,
     ) -> Result<&'s Runs> {
-        filled(cell, || {
-            plan(&self.effort).run(self.directory, self.effort.jobs, self.effort.shard)
-        })
+        filled(cell, || self.made(&plan(&self.effort)))
+    }
+
+    fn made(&self, plan: &experiment::Experiment) -> Result<Runs> {
+        let effort = &self.effort;
+        plan.run(self.directory, effort.jobs, effort.shard, &effort.changes)
     }
 }

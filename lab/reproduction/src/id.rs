@@ -28,6 +28,14 @@ impl Id {
         let cloudburst = (1..=13).map(Self::Cloudburst);
         splitter.chain(cloudburst).chain((1..=16).map(Self::Tr))
     }
+
+    /// Tells if the item is of runs of the simulator that take settings (`--set`).
+    pub fn takes_settings(self) -> bool {
+        matches!(
+            self,
+            Self::Cloudburst(4..=11) | Self::Tr(1..=14 | 16) | Self::Grid
+        )
+    }
 }
 
 impl FromStr for Id {

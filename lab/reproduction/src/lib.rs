@@ -7,15 +7,18 @@
 //! - [`splitter`]: the splitter's figures, `S1` to `S6`, on real packets, and simulated beside that.
 //! - [`artefact`]: the machine that figures were made on, and what each cost.
 //! - [`book`]: results that are kept with the sources, and where they come from.
+//! - [`changes`]: other settings than those of the scenarios.
 //! - [`check`]: claims held against measurements, with a correction for many comparisons.
 //! - [`made_by`]: the commits that runs were made at.
 //! - [`notes`]: items of the list that are no measurements, `C12` and `C13`.
 //! - [`ns3`]: the simulator next to ns-3.
+//! - [`mod@progress`]: how far a measurement is.
 //! - [`overhead`]: how many packets a message takes until it can be decoded, on
 //!   the wire that `cloudburst` speaks.
 
 pub mod artefact;
 pub mod book;
+pub mod changes;
 pub mod check;
 pub mod cloudburst;
 pub mod coding;
@@ -29,18 +32,10 @@ pub mod notes;
 pub mod ns3;
 pub mod overhead;
 pub mod pages;
+pub mod progress;
 pub mod splitter;
 pub mod sweep;
 pub mod tr;
 pub mod trials;
 
-use indicatif::{ProgressBar, ProgressStyle};
-
-/// On standard error, and only on a terminal.
-pub fn progress(steps: usize, what: impl Into<std::borrow::Cow<'static, str>>) -> ProgressBar {
-    let bar = ProgressBar::new(steps as u64).with_message(what);
-    match ProgressStyle::with_template("{msg} {bar:40} {pos}/{len}, {eta} left") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
-}
+pub use self::progress::progress;

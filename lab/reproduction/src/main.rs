@@ -2,13 +2,15 @@
 
 use std::{cell::OnceCell, path::PathBuf, process::ExitCode, thread};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use flow_report::Table;
 use netsim::sweep::Shard;
 use reproduction::{
     artefact::{self, Artefact, Clock},
-    book, cloudburst, coding, computation,
+    book,
+    changes::Changes,
+    cloudburst, coding, computation,
     figure::Figure,
     header,
     id::{self, Id},
@@ -49,6 +51,21 @@ struct Ns3 {
     /// Print one JSON object instead of a table.
     #[arg(long)]
     json: bool,
+    /// Compare only the cases of loss recovery, spraying, flowlets and PIAS whose names contain this, such as "no marks".
+    #[arg(long, value_name = "NAME")]
+    case: Option<String>,
+    /// Seeds of each of these cases.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// Things in which ns-3's senders are to follow the RFCs: `all`, or names in netsim/ns3/sender.h with commas between, such as
+    /// "flight,recover".
+    #[arg(
+        long,
+        value_name = "NAMES",
+        default_value = "",
+        hide_default_value = true
+    )]
+    mend: String,
 }
 
 #[derive(clap::Args)]
@@ -63,7 +80,8 @@ struct Reproduce {
     #[arg(long, default_value = "target/reproduction")]
     out: PathBuf,
     /// Also keep each item's CSV and SVG files in DIR, and in its provenance.csv the command, seeds, commit
-    /// and date: those of the book are in docs/src/reproduction/results. Takes sources that are committed.
+    /// and date: those of the book are in docs/src/reproduction/results, and those of further runs in results-NAME beside
+    /// it. Takes sources that are committed.
     #[arg(long, value_name = "DIR", conflicts_with = "shard")]
     keep: Option<PathBuf>,
     /// Print one JSON array instead of tables.
@@ -91,6 +109,10 @@ struct Reproduce {
     /// command without it then makes the figures.
     #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE, hide_default_value = true)]
     shard: Shard,
+    /// C4 to C11, T1 to T14, T16, grid: a setting of netsim's scenarios that all runs have in the place of their own, as in
+    /// --set transport.excludes_limited_transmit=true; can be repeated. Give such runs an --out of their own.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<Changes>,
     /// C1, C2: what random numbers are drawn with.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -128,6 +150,7 @@ fn main() -> ExitCode {
 }
 
 fn reproduce(arguments: &Reproduce) -> Result<()> {
+    check_settings(arguments)?;
     if !arguments.shard.is_whole() {
         return run_shard(arguments);
     }
@@ -195,6 +218,17 @@ fn reproduce(arguments: &Reproduce) -> Result<()> {
         arguments.out.join("index.html").display()
     );
     Ok(())
+}
+
+/// Refuses settings for items that would have nothing of them.
+fn check_settings(arguments: &Reproduce) -> Result<()> {
+    let without = id::chosen(&arguments.ids).find(|it| !it.takes_settings());
+    match without {
+        Some(id) if !arguments.set.is_empty() => bail!(
+            "--set changes nothing of {id}; name items that it does: C4 to C11, T1 to T14, T16, grid"
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// Makes a shard of the runs of all simulated figures that are asked for.
@@ -268,7 +302,12 @@ fn seeds(arguments: &Reproduce, id: &str) -> String {
 
 /// Without ns-3 that is said, and no failure.
 fn beside_ns3(arguments: &Ns3) -> Result<()> {
-    let comparison = match ns3::compare(&arguments.out)? {
+    let selection = ns3::Selection {
+        case: arguments.case.clone(),
+        seeds: arguments.seeds,
+        mend: arguments.mend.clone(),
+    };
+    let comparison = match ns3::compare(&arguments.out, &selection)? {
         Ok(comparison) => comparison,
         Err(missing) => {
             eprintln!("SKIPPED ns3: {missing}");
@@ -328,6 +367,7 @@ fn burst_effort(arguments: &Reproduce) -> cloudburst::Effort {
         large_messages: arguments.flows.unwrap_or(effort.large_messages),
         grid_seeds: arguments.seeds.unwrap_or(effort.grid_seeds),
         grid_messages: arguments.flows.unwrap_or(effort.grid_messages),
+        changes: changes(arguments),
         shard: arguments.shard,
         ..effort
     }
@@ -347,9 +387,18 @@ fn effort(arguments: &Reproduce) -> Effort {
         threshold_seeds: seeds(effort.threshold_seeds),
         large_seeds: seeds(effort.large_seeds),
         large_flows: arguments.flows.unwrap_or(effort.large_flows),
+        changes: changes(arguments),
         shard: arguments.shard,
         ..effort
     }
+}
+
+fn changes(arguments: &Reproduce) -> Changes {
+    let mut all = Changes::default();
+    for it in &arguments.set {
+        all.add(it);
+    }
+    all
 }
 
 fn codec_overhead(arguments: &CodecOverhead) -> Result<()> {

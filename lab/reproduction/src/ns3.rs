@@ -5,23 +5,17 @@
 //! ns-3, and where that is missing nothing is compared.
 
 pub mod cases;
+mod program;
+pub mod replay;
 
-use std::{fmt::Write as _, fs, path::Path, process::Command};
+use std::{fmt::Write as _, fs, path::Path};
 
 use anyhow::{Context, Result, bail};
 use flow_report::Table;
 use netsim::{Outcome, Overrides, Source};
 use serde::Serialize;
 
-const PROGRAM: &str = include_str!("../../../netsim/ns3/fabric.cc");
-const LIBRARIES: [&str; 6] = [
-    "ns3-core",
-    "ns3-network",
-    "ns3-internet",
-    "ns3-point-to-point",
-    "ns3-traffic-control",
-    "ns3-applications",
-];
+use self::program::{Ns3, flags};
 
 /// Sizes of flows that have the fabric to themselves, and how far apart they start.
 const ALONE_BYTES: [u64; 5] = [1_460, 14_600, 100_000, 1_000_000, 10_000_000];
@@ -32,8 +26,6 @@ const ALONE_PERCENT: f64 = 3.0;
 const LEAST_RATIO: f64 = 100.0;
 /// Runs of the simulator, of which the fastest counts: one lasts a few hundredths of a second.
 const RUNS: usize = 10;
-/// Seeds of each of the cases.
-const SEEDS: u64 = 3;
 
 const GBPS: u32 = 10;
 const DELAY_US: u32 = 5;
@@ -46,17 +38,30 @@ const RING_PER_LEAF: u16 = 32;
 const HEADER_BYTES: u32 = 42;
 const PACKET_BYTES: u32 = 1_460 + HEADER_BYTES;
 
+/// A choice among the comparisons: all of them, or some of the cases alone.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// A part of the names of the cases that are compared, and nothing else then; without it everything is.
+    pub case: Option<String>,
+    /// Seeds of each case.
+    pub seeds: u64,
+    /// Things in which ns-3's senders follow the RFCs, by the names of `netsim/ns3/sender.h` with commas between.
+    pub mend: String,
+}
+
 /// The results of both simulators.
 #[derive(Debug, Serialize)]
 pub struct Comparison {
     /// Flows one at a time.
     pub alone: Vec<Alone>,
-    /// Flows that share a link.
-    pub shared: Many,
-    /// The transfers of an all-reduce in a ring of 64 hosts.
-    pub ring: Many,
+    /// Flows that share a link; nothing where cases were named.
+    pub shared: Option<Many>,
+    /// The transfers of an all-reduce in a ring of 64 hosts; nothing where cases were named.
+    pub ring: Option<Many>,
     /// Reordering, spraying, flowlets and PIAS, by size of flow.
     pub cases: Vec<cases::Class>,
+    /// The first event that senders answer differently, in one long flow of each case.
+    pub differences: Vec<replay::Difference>,
 }
 
 /// A flow that had the fabric to itself.
@@ -100,8 +105,13 @@ pub struct Many {
 ///
 /// # Errors
 ///
-/// When ns-3 is there and its program cannot be built or fails.
-pub fn compare(directory: &Path) -> Result<std::result::Result<Comparison, String>> {
+/// When no case is called so, or ns-3 is there and its program cannot be built or fails.
+pub fn compare(
+    directory: &Path,
+    selection: &Selection,
+) -> Result<std::result::Result<Comparison, String>> {
+    let name = selection.case.as_deref().unwrap_or_default();
+    cases::named(name)?;
     let flags = match flags() {
         Ok(flags) => flags,
         Err(missing) => return Ok(Err(missing)),
@@ -109,11 +119,17 @@ pub fn compare(directory: &Path) -> Result<std::result::Result<Comparison, Strin
     fs::create_dir_all(directory)
         .with_context(|| format!("cannot create {}", directory.display()))?;
     let ns3 = Ns3::build(directory, &flags)?;
+    let (alone, shared, ring) = match selection.case {
+        Some(_) => (Vec::new(), None, None),
+        None => (alone(&ns3)?, Some(shared(&ns3)?), Some(ring(&ns3)?)),
+    };
+    let (cases, differences) = cases::classes(&ns3, name, selection.seeds, &selection.mend)?;
     Ok(Ok(Comparison {
-        alone: alone(&ns3)?,
-        shared: shared(&ns3)?,
-        ring: ring(&ns3)?,
-        cases: cases::classes(&ns3, SEEDS)?,
+        alone,
+        shared,
+        ring,
+        cases,
+        differences,
     }))
 }
 
@@ -121,7 +137,10 @@ impl Comparison {
     /// Returns whether all results are in their bands. Of the cases it is said alone: where packets are reordered, both
     /// simulators' loss recovery differs by more (`docs/src/how-to/netsim.md`).
     pub fn holds(&self) -> bool {
-        self.shared.holds && self.ring.holds && self.alone.iter().all(|it| it.holds)
+        let many = [&self.shared, &self.ring].into_iter().flatten();
+        many.map(|it| it.holds)
+            .chain(self.alone.iter().map(|it| it.holds))
+            .all(|it| it)
     }
 
     /// Writes the comparison for people.
@@ -137,15 +156,12 @@ impl Comparison {
                 verdict(it.holds).to_owned(),
             ]);
         }
-        let many = [
-            (
-                format!("mean of {} at load 0.8", self.shared.flows),
-                &self.shared,
-            ),
-            (format!("mean of {} in a ring", self.ring.flows), &self.ring),
-        ];
+        let shared = self.shared.iter();
+        let shared = shared.map(|it| (format!("mean of {} at load 0.8", it.flows), it));
+        let ring = self.ring.iter();
+        let ring = ring.map(|it| (format!("mean of {} in a ring", it.flows), it));
         let mut text = String::new();
-        for (name, it) in many {
+        for (name, it) in shared.chain(ring) {
             let _ = write!(
                 text,
                 "\n{name}: ns-3 took {:.2} s, netsim {:.4} s: {:.0} times as fast (at least {LEAST_RATIO}: {}).",
@@ -162,11 +178,14 @@ impl Comparison {
                 String::new(),
             ]);
         }
-        format!(
-            "{}\n{}{text}",
-            table.to_text(),
-            cases::table(&self.cases).to_text()
-        )
+        let mut cases = cases::table(&self.cases).to_text();
+        for it in &self.differences {
+            let _ = write!(cases, "\n{}", it.to_text());
+        }
+        if self.alone.is_empty() {
+            return cases;
+        }
+        format!("{}\n{cases}{text}", table.to_text())
     }
 }
 
@@ -182,8 +201,8 @@ fn alone(ns3: &Ns3) -> Result<Vec<Alone>> {
     if ours.totals.dropped > 0 {
         bail!("a flow that is alone has lost packets in the simulator");
     }
-    let (theirs_us, _) = ns3.run(HOSTS_PER_LEAF, &ours, &[])?;
-    let pairs = times_us(&ours).into_iter().zip(theirs_us);
+    let theirs = ns3.run(HOSTS_PER_LEAF, &ours, &[])?;
+    let pairs = times_us(&ours).into_iter().zip(theirs.times_us);
     let pairs = ALONE_BYTES.into_iter().zip(pairs);
     Ok(pairs
         .map(|(bytes, (netsim_us, ns3_us))| {
@@ -222,16 +241,16 @@ fn many(ns3: &Ns3, hosts_per_leaf: u16, traffic: &str) -> Result<Many> {
         let took = simulate(hosts_per_leaf, traffic)?.took;
         netsim_seconds = netsim_seconds.min(took.as_secs_f64());
     }
-    let (theirs_us, ns3_seconds) = ns3.run(hosts_per_leaf, &ours, &[])?;
+    let theirs = ns3.run(hosts_per_leaf, &ours, &[])?;
     let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
-    let ratio = ns3_seconds / netsim_seconds;
+    let ratio = theirs.seconds / netsim_seconds;
     Ok(Many {
         flows: ours.flows.len(),
         hops: ours.totals.hops,
         netsim_us: mean(&times_us(&ours)),
-        ns3_us: mean(&theirs_us),
+        ns3_us: mean(&theirs.times_us),
         netsim_seconds,
-        ns3_seconds,
+        ns3_seconds: theirs.seconds,
         ratio,
         holds: ratio >= LEAST_RATIO,
     })
@@ -259,134 +278,9 @@ fn times_us(outcome: &Outcome) -> Vec<f64> {
     times.map(|ns| ns as f64 / 1e3).collect()
 }
 
-/// Returns the compiler's arguments, or says what is missing.
-fn flags() -> std::result::Result<Vec<String>, String> {
-    let missing =
-        "ns-3 is not here; on Debian and Ubuntu `cargo xtask setup --only ns3` installs it";
-    let found = Command::new("pkg-config")
-        .args(["--cflags", "--libs"])
-        .args(LIBRARIES)
-        .output();
-    match found {
-        Ok(found) if found.status.success() => {
-            let text = String::from_utf8_lossy(&found.stdout);
-            Ok(text.split_whitespace().map(str::to_owned).collect())
-        }
-        Ok(found) => {
-            let stderr = String::from_utf8_lossy(&found.stderr);
-            let first = stderr.lines().next().unwrap_or_default();
-            Err(format!("{missing} (pkg-config: {first})"))
-        }
-        Err(error) => Err(format!("{missing} (pkg-config: {error})")),
-    }
-}
-
-/// The program on the other side.
-struct Ns3<'a> {
-    directory: &'a Path,
-}
-
-impl<'a> Ns3<'a> {
-    fn build(directory: &'a Path, flags: &[String]) -> Result<Self> {
-        let source = directory.join("fabric.cc");
-        let program = directory.join("fabric");
-        let is_there =
-            program.is_file() && fs::read_to_string(&source).is_ok_and(|text| text == PROGRAM);
-        if !is_there {
-            fs::write(&source, PROGRAM)
-                .with_context(|| format!("cannot write {}", source.display()))?;
-            let status = Command::new("c++")
-                .args(["-std=c++17", "-O2", "-o"])
-                .args([&program, &source])
-                .args(flags)
-                .status()
-                .context("cannot call c++; install a C++ compiler")?;
-            if !status.success() {
-                // Lest the next time it counts as built.
-                let _ = fs::remove_file(&source);
-                bail!("c++ cannot build {}", source.display());
-            }
-        }
-        Ok(Self { directory })
-    }
-
-    /// Runs the flows of an outcome, with options of the program. Returns their completion times in microseconds, and the
-    /// processor time that it took, in seconds.
-    fn run(
-        &self,
-        hosts_per_leaf: u16,
-        ours: &Outcome,
-        options: &[String],
-    ) -> Result<(Vec<f64>, f64)> {
-        let file = self.directory.join("flows");
-        let mut text = String::new();
-        for it in &ours.flows {
-            writeln!(text, "{} {} {} {}", it.from, it.to, it.bytes, it.start_ns)?;
-        }
-        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        let program = self.directory.join("fabric");
-        let program = program
-            .canonicalize()
-            .with_context(|| format!("{} is gone", program.display()))?;
-        let ran = Command::new(&program)
-            .args(
-                [
-                    u32::from(hosts_per_leaf),
-                    GBPS,
-                    DELAY_US,
-                    BUFFER_PACKETS,
-                    MARK_PACKETS,
-                ]
-                .map(|it| it.to_string()),
-            )
-            .arg(&file)
-            .args(options)
-            .output()
-            .with_context(|| format!("cannot run {}", program.display()))?;
-        if !ran.status.success() {
-            let stderr = String::from_utf8_lossy(&ran.stderr);
-            bail!("ns-3 failed ({}): {}", ran.status, stderr.trim());
-        }
-        parse(&String::from_utf8_lossy(&ran.stdout), ours.flows.len())
-    }
-}
-
-/// A completion time in ns a line, and at the end the seconds.
-fn parse(text: &str, flows: usize) -> Result<(Vec<f64>, f64)> {
-    let mut times_us = Vec::new();
-    let mut seconds = None;
-    for line in text.lines() {
-        let number = |text: &str| {
-            let number = text.parse::<f64>();
-            number.with_context(|| format!("ns-3 printed {line:?} where a number belongs"))
-        };
-        match line.strip_prefix("seconds ") {
-            Some(rest) => seconds = Some(number(rest)?),
-            None => times_us.push(number(line)? / 1e3),
-        }
-    }
-    if times_us.len() != flows {
-        bail!("ns-3 reported {} flows instead of {flows}", times_us.len());
-    }
-    Ok((times_us, seconds.context("ns-3 did not report its time")?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_ns3_prints_is_read_and_checked() {
-        let (times, seconds) = parse("8800\n1500\nseconds 0.25\n", 2).expect("it is right");
-        assert_eq!((times, seconds), (vec![8.8, 1.5], 0.25));
-        for (wrong, flows) in [
-            ("8800\nseconds 1\n", 2),
-            ("8800\n", 1),
-            ("x\nseconds 1\n", 1),
-        ] {
-            assert!(parse(wrong, flows).is_err(), "{wrong:?}");
-        }
-    }
 
     #[test]
     fn a_flow_alone_loses_nothing_and_takes_as_long_as_its_links() {

@@ -1,11 +1,12 @@
 //! The splitter's figures `S1` to `S6` (its §III), on real packets between network namespaces.
 //!
-//! Two borders run the shipped agent; nginx answers curl through them, MGEN makes the background,
+//! Two borders run the shipped agent; nginx answers curl and a browser through them, MGEN makes the background,
 //! and the splitter's own taps measure. What the paper leaves open is in `docs/src/reproduction/splitter.md`.
 //! Rounds are kept as those of [`tr`](crate::tr) are. [`simulated`] has the same cells in the simulator, at rates that this
 //! machine does not carry, and [`columns`] sets both beside each other.
 
 pub mod attach;
+pub(crate) mod browser;
 pub mod cell;
 pub mod client;
 pub mod columns;
@@ -13,6 +14,7 @@ pub mod distributions;
 pub mod grid;
 pub mod headline;
 pub mod loads;
+pub(crate) mod page_loads;
 pub mod schedule;
 pub mod server;
 pub mod simulated;
@@ -48,6 +50,10 @@ pub struct Effort {
     pub thresholds: Vec<u32>,
     /// Loads at which S1 varies the threshold, in percent.
     pub threshold_loads: Vec<u32>,
+    /// Loads under which a browser loads pages, in percent.
+    pub page_loads: Vec<u32>,
+    /// Length of rounds in which it does.
+    pub page_length: Length,
     /// Networks of the simulator, by rate.
     pub networks: [Network; 3],
     /// Whether all modes run under all loads, and not only where one of them is asked about.
@@ -55,7 +61,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Ten rounds of 12 s: some two and a half hours for all figures.
+    /// Ten rounds of 12 s: some three hours for all figures.
     pub fn full() -> Self {
         let length = Length {
             whole_s: 12.0,
@@ -64,6 +70,8 @@ impl Effort {
         Self {
             rounds: 10,
             length,
+            page_loads: vec![20, 40],
+            page_length: length,
             networks: Network::full(length),
             thresholds: vec![1, 3, 5, 10, 20, 100, 300, 1_000],
             threshold_loads: vec![10, 20, 30, 40],
@@ -80,6 +88,11 @@ impl Effort {
         Self {
             rounds: 3,
             length,
+            page_loads: vec![40],
+            page_length: Length {
+                whole_s: 5.0,
+                warm_up_s: 1.0,
+            },
             networks: Network::quick(length),
             thresholds: vec![1, 10, 1_000],
             threshold_loads: vec![40],
@@ -147,6 +160,11 @@ impl<'a> Measured<'a> {
         }
     }
 
+    /// Returns whether packets are simulated.
+    pub fn is_simulated(&self) -> bool {
+        matches!(self.medium, Medium::Simulator(..))
+    }
+
     /// Returns how much is measured.
     pub fn effort(&self) -> &Effort {
         &self.effort
@@ -183,9 +201,13 @@ impl<'a> Measured<'a> {
         let runs = self.directory.join("runs");
         let measured = match &self.medium {
             Medium::Packets(splitter) => {
-                let (runs, length) = (runs.join("splitter"), self.effort.length);
+                let runs = runs.join("splitter");
                 let progress = crate::progress(order.len(), "splitter");
                 let round = |&(cell, seed): &(Cell, u64)| {
+                    let length = match cell.pages {
+                        true => self.effort.page_length,
+                        false => self.effort.length,
+                    };
                     let measure = || cell::measure(&cell, length, seed, splitter);
                     progress.inc(1);
                     cell::round(&cell, length, seed, &runs, measure)
@@ -212,9 +234,7 @@ impl<'a> Measured<'a> {
         let Medium::Packets(splitter) = &self.medium else {
             return Vec::new();
         };
-        let programs = [
-            "ip", "tc", "ethtool", "nft", "nginx", "curl", "mgen", "tcpdump",
-        ];
+        let programs = ["ip", "tc", "ethtool", "nft", "nginx", "curl", "mgen"];
         let mut requirements: Vec<Requirement> = programs.map(Program).into();
         requirements.extend([Root, FileSystem("bpf"), CongestionControl("cubic")]);
         let mut lacking: Vec<Lacking> = requirements

@@ -23,8 +23,8 @@ use std::{cell::OnceCell, path::Path};
 use anyhow::Result;
 use netsim::sweep::Shard;
 
-use self::runs::Runs;
-use crate::figure::Figure;
+use self::runs::{Experiment, Runs};
+use crate::{changes::Changes, figure::Figure};
 
 /// How much is simulated.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +47,8 @@ pub struct Effort {
     pub large_seeds: u64,
     /// Flows of each run there under Web Search; other workloads have more or fewer.
     pub large_flows: u32,
+    /// Settings that all runs have in the place of their own.
+    pub changes: Changes,
     /// Runs at the same time.
     pub jobs: usize,
     /// The part of all runs that is made: of another than the whole there are no figures.
@@ -67,6 +69,7 @@ impl Effort {
             loads: vec![0.2, 0.4, 0.6, 0.8],
             large_seeds: 10,
             large_flows: 5_000,
+            changes: Changes::default(),
             jobs,
             shard: Shard::WHOLE,
         }
@@ -84,6 +87,7 @@ impl Effort {
             loads: vec![0.4, 0.8],
             large_seeds: 2,
             large_flows: 150,
+            changes: Changes::default(),
             jobs,
             shard: Shard::WHOLE,
         }
@@ -178,53 +182,46 @@ impl<'a> Simulated<'a> {
 
     fn motivation(&self) -> Result<&Runs> {
         filled(&self.motivation, || {
-            let plan = motivation::experiment(&self.effort);
-            plan.run(self.directory, self.effort.jobs, self.effort.shard)
+            self.made(&motivation::experiment(&self.effort))
         })
     }
 
     fn loads(&self) -> Result<&Runs> {
         filled(&self.loads, || {
-            let plan = short_flows::experiment(&self.effort);
-            plan.run(self.directory, self.effort.jobs, self.effort.shard)
+            self.made(&short_flows::experiment(&self.effort))
         })
     }
 
     fn gaps(&self) -> Result<&Runs> {
         filled(&self.gaps, || {
-            let plan = long_flows::experiment(&self.effort);
-            plan.run(self.directory, self.effort.jobs, self.effort.shard)
+            self.made(&long_flows::experiment(&self.effort))
         })
     }
 
     fn model(&self) -> Result<&Runs> {
-        filled(&self.model, || {
-            let plan = model::experiment(&self.effort);
-            plan.run(self.directory, self.effort.jobs, self.effort.shard)
-        })
+        filled(&self.model, || self.made(&model::experiment(&self.effort)))
     }
 
     fn thresholds(&self) -> Result<&Runs> {
         filled(&self.thresholds, || {
-            let plan = thresholds::experiment(&self.effort);
-            plan.run(self.directory, self.effort.jobs, self.effort.shard)
+            self.made(&thresholds::experiment(&self.effort))
         })
     }
 
     fn causes(&self) -> Result<&Runs> {
-        filled(&self.causes, || {
-            let plan = large::causes(&self.effort);
-            plan.run(self.directory, self.effort.jobs, self.effort.shard)
-        })
+        filled(&self.causes, || self.made(&large::causes(&self.effort)))
     }
 
     fn large(&self) -> Result<&Vec<Runs>> {
         filled(&self.large, || {
             let plans = large::experiments(&self.effort).into_iter();
-            plans
-                .map(|it| it.run(self.directory, self.effort.jobs, self.effort.shard))
-                .collect()
+            plans.map(|it| self.made(&it)).collect()
         })
+    }
+
+    fn made(&self, plan: &Experiment) -> Result<Runs> {
+        let effort = &self.effort;
+        plan.run(self.directory, effort.jobs, effort.shard, &effort.changes)
     }
 }
 

@@ -273,6 +273,54 @@ fn shards_make_the_runs_that_figures_take() {
     );
 }
 
+/// Every run of an item has what is set, and a key that scenarios do not have is refused.
+#[test]
+fn settings_take_the_place_of_those_of_scenarios() {
+    let directory = tempfile::tempdir().unwrap();
+    let simulated = |id: &str, set: &str| {
+        let out = directory.path().to_str().unwrap();
+        let options = ["--quick", "--seeds", "1", "--json", "--out", out];
+        run(&[&["reproduce", id, "--set", set], &options[..]].concat())
+    };
+    for (id, runs) in [("C8", "incast"), ("T6", "model")] {
+        let output = simulated(id, "transport.rto_min_us=9_000");
+        assert!(output.status.success(), "{output:?}");
+        let manifests = std::fs::read_dir(directory.path().join("runs").join(runs)).unwrap();
+        let of = |path| serde_json::from_slice::<Value>(&std::fs::read(path).unwrap()).unwrap();
+        let manifests: Vec<Value> = manifests.map(|it| of(it.unwrap().path())).collect();
+        assert!(manifests.len() > 10);
+        for it in manifests {
+            assert_eq!(it["settings"]["transport"]["rto_min_us"], 9_000, "{it}");
+        }
+    }
+    for (set, code, says) in [
+        ("transport", 2, "KEY=VALUE"),
+        ("transport.no_such=1", 1, "no_such"),
+    ] {
+        let output = simulated("C8", set);
+        assert_eq!(output.status.code(), Some(code));
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(says), "{error}");
+    }
+    // Nothing of these is of such runs, with others neither.
+    for id in ["C1", "C2", "S3", "wan", "T15", "all"] {
+        let out = directory.path().join("none");
+        let output = run(&[
+            "reproduce",
+            "C8",
+            id,
+            "--set",
+            "transport.rto_min_us=9_000",
+            "--out",
+            out.to_str().unwrap(),
+        ]);
+        assert_eq!(output.status.code(), Some(1), "{id}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains("--set changes nothing of "), "{error}");
+        assert!(!out.exists(), "{id}");
+    }
+}
+
 #[test]
 fn a_missed_band_is_reported_and_is_no_failure() {
     let directory = tempfile::tempdir().unwrap();

@@ -2,24 +2,35 @@
 
 use std::{path::Path, process::Command};
 
-use flow_testbed::{require, require::Requirement::*};
+use flow_testbed::{
+    require,
+    require::{BROWSER, Requirement::*},
+};
 use reproduction::splitter::cell::{Cell, Length, Mode, measure, round};
+
+/// Returns from a test where a round cannot be measured, or what else it needs is not there.
+macro_rules! require_testbed {
+    ($($more:expr),*) => {
+        require!(
+            Root,
+            Program("ip"),
+            Program("tc"),
+            Program("ethtool"),
+            Program("nft"),
+            Program("nginx"),
+            Program("curl"),
+            Program("mgen"),
+            Program("tcpdump"),
+            FileSystem("bpf"),
+            CongestionControl("cubic")
+            $(, $more)*
+        );
+    };
+}
 
 #[test]
 fn round_is_measured_by_real_programs_and_kept() {
-    require!(
-        Root,
-        Program("ip"),
-        Program("tc"),
-        Program("ethtool"),
-        Program("nft"),
-        Program("nginx"),
-        Program("curl"),
-        Program("mgen"),
-        Program("tcpdump"),
-        FileSystem("bpf"),
-        CongestionControl("cubic")
-    );
+    require_testbed!();
     let directory = tempfile::tempdir().unwrap();
     let length = Length {
         whole_s: 1.5,
@@ -79,4 +90,23 @@ fn item_that_cannot_be_measured_says_what_is_lacking() {
             .contains("lacks the agent, /nonexistent")
     );
     assert_eq!(items[1]["holds"], false);
+}
+
+#[test]
+fn browser_loads_whole_pages_through_the_tunnels() {
+    require_testbed!(Program(BROWSER));
+    let length = Length {
+        whole_s: 1.0,
+        warm_up_s: 0.0,
+    };
+    let cell = Cell {
+        pages: true,
+        ..Cell::new(Mode::EcmpFlow, 0)
+    };
+    let measured = measure(&cell, length, 3, Path::new("/nonexistent")).unwrap();
+    assert_eq!(measured.unanswered, 0, "{measured:?}");
+    assert!(!measured.page_ms.is_empty() && measured.list_ms.is_empty());
+    // 1.76 MB take 70 ms with both tunnels to themselves, and a load is given 20 s.
+    let can_be = |ms: &f64| (70.0..20_000.0).contains(ms);
+    assert!(measured.page_ms.iter().all(can_be), "{measured:?}");
 }

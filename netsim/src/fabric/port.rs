@@ -29,9 +29,11 @@ pub(crate) enum Verdict {
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct Port {
+    /// With a burst, when it has made up for what it let out ahead of its rate.
     busy_until_ps: u64,
     buffer_ps: u64,
     mark_ps: u64,
+    burst_ps: u64,
     ps_per_byte: u32,
     /// To the other end.
     pub(crate) propagation_ns: u32,
@@ -65,6 +67,7 @@ impl Port {
             busy_until_ps: 0,
             buffer_ps: time(settings.buffer_bytes),
             mark_ps: settings.ecn_bytes.map_or(u64::MAX, time),
+            burst_ps: settings.burst_bytes.map_or(0, time),
             ps_per_byte: ps_per_byte as u32,
             propagation_ns,
             scheduler: FIFO,
@@ -80,7 +83,9 @@ impl Port {
     #[inline]
     pub(crate) fn accept(&mut self, now_ns: u64, bytes: u16, ecn_capable: bool) -> Verdict {
         let now_ps = now_ns * PS;
-        let backlog_ps = self.busy_until_ps.saturating_sub(now_ps);
+        // What has left ahead of the rate is not there any more.
+        let debt_ps = self.busy_until_ps.saturating_sub(now_ps);
+        let backlog_ps = debt_ps.saturating_sub(self.burst_ps);
         let service_ps = self.service_ps(bytes);
         if backlog_ps + service_ps > self.buffer_ps || self.failed {
             self.drops += 1;
@@ -89,9 +94,10 @@ impl Port {
         let marked = backlog_ps > self.mark_ps && ecn_capable;
         self.marks += u32::from(marked);
         self.sent_bytes += u64::from(bytes);
-        self.busy_until_ps = now_ps + backlog_ps + service_ps;
+        self.busy_until_ps = now_ps + debt_ps + service_ps;
+        let leaves_ps = now_ps + (debt_ps + service_ps).saturating_sub(self.burst_ps);
         Verdict::Sent {
-            arrives_ns: self.busy_until_ps.div_ceil(PS) + u64::from(self.propagation_ns),
+            arrives_ns: leaves_ps.div_ceil(PS) + u64::from(self.propagation_ns),
             waited_ns: if self.is_switch { backlog_ps / PS } else { 0 },
             marked,
         }
@@ -114,13 +120,13 @@ impl Port {
     /// The nanosecond within which the transmitter falls idle.
     #[inline]
     pub(crate) fn idle_from_ns(&self) -> u64 {
-        self.busy_until_ps / PS
+        self.busy_until_ps.saturating_sub(self.burst_ps) / PS
     }
 
     /// How long a packet that came now would wait behind what the transmitter has taken.
     #[inline]
     pub(crate) fn backlog_ns(&self, now_ns: u64) -> u64 {
-        self.busy_until_ps.saturating_sub(now_ns * PS) / PS
+        (self.busy_until_ps.saturating_sub(self.burst_ps)).saturating_sub(now_ns * PS) / PS
     }
 
     /// Time that a whole buffer takes to send.
@@ -186,6 +192,28 @@ mod tests {
             sent(70_000, 36_000, false)
         );
         assert_eq!((port.drops, port.marks, port.sent_bytes), (1, 1, 7_500));
+    }
+
+    /// A token bucket of two packets: they pass at once, and the third one waits as if they had not.
+    #[test]
+    fn burst_leaves_ahead_of_the_rate_and_is_made_up_for() {
+        let settings = crate::scenario::PortSettings {
+            buffer_bytes: 1_500,
+            burst_bytes: Some(3_000),
+            ..crate::scenario::PortSettings::default()
+        };
+        let mut port = Port::new(1_000_000_000, 10_000, &settings, true);
+        let mut arrives = |now_ns| match port.accept(now_ns, 1500, false) {
+            Verdict::Sent { arrives_ns, .. } => Some(arrives_ns),
+            Verdict::Dropped => None,
+        };
+        assert_eq!(
+            [0; 4].map(&mut arrives),
+            [Some(10_000), Some(10_000), Some(22_000), None]
+        );
+        // After 24 us half of the bucket is full again, for one packet of those two.
+        assert_eq!([24_000; 2].map(&mut arrives), [Some(34_000), Some(46_000)]);
+        assert_eq!(port.backlog_ns(30_000), 6_000);
     }
 
     #[test]

@@ -91,6 +91,7 @@ impl Network {
             } else {
                 host_settings
             };
+            let settings = &*settings.at_rate(link.bits_per_second);
             let mut port = Port::new(link.bits_per_second, link.delay_ns, settings, is_switch);
             port.failed = link.failed;
             let bits_per_second = link.bits_per_second;

@@ -1,5 +1,7 @@
 //! Keys of `[port]` and `[host_port]`: buffers, ECN marking, queueing disciplines.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 /// A port: its buffer, its ECN marking, and the queueing discipline.
@@ -8,6 +10,12 @@ use serde::{Deserialize, Serialize};
 pub struct PortSettings {
     /// Bytes that the port holds; what comes on top is dropped.
     pub buffer_bytes: u32,
+    /// What the port holds as the time that it takes to send, in microseconds, in the place of `buffer_bytes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffer_us: Option<f64>,
+    /// Bytes that leave at once after a pause, ahead of the rate: a token bucket's, of the discipline `fifo` alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst_bytes: Option<u32>,
     /// Packets that find more bytes than this waiting are marked (ECN); without it none are.
     pub ecn_bytes: Option<u32>,
     /// The order in which packets leave.
@@ -21,11 +29,30 @@ pub struct PortSettings {
     pub credit: Option<CreditQueueSettings>,
 }
 
+impl PortSettings {
+    /// No buffer that is stated as a time holds less: the largest packet.
+    const LEAST_BUFFER_BYTES: f64 = 9_216.0;
+
+    /// Returns the settings of a port of that rate, whose buffer is one of bytes.
+    pub(crate) fn at_rate(&self, bits_per_second: u64) -> Cow<'_, Self> {
+        let Some(buffer_us) = self.buffer_us else {
+            return Cow::Borrowed(self);
+        };
+        let bytes = bits_per_second as f64 / 8e6 * buffer_us;
+        Cow::Owned(Self {
+            buffer_bytes: bytes.max(Self::LEAST_BUFFER_BYTES) as u32,
+            ..self.clone()
+        })
+    }
+}
+
 impl Default for PortSettings {
     /// 250 packets of 1,500 bytes, marked above 65, first come first served.
     fn default() -> Self {
         Self {
             buffer_bytes: 375_000,
+            buffer_us: None,
+            burst_bytes: None,
             ecn_bytes: Some(97_500),
             discipline: Discipline::Fifo,
             queue: Vec::new(),

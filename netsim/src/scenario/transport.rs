@@ -18,8 +18,18 @@ pub struct TransportSettings {
     pub max_window: u32,
     /// Duplicate ACKs that are taken for a loss.
     pub dupack_threshold: u32,
+    /// A loss halves what was in flight before limited transmit (RFC 5681 §3.2 step 2); without, what that has
+    /// sent is halved too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub excludes_limited_transmit: bool,
+    /// With `rack` receivers discard what was sent before a retransmission that has come in order (PAWS, RFC 7323 §5).
+    #[serde(skip_serializing_if = "is_true")]
+    pub paws: bool,
     /// The least retransmission timeout, in microseconds.
     pub rto_min_us: u64,
+    /// Connections begin with a handshake, which completion times include.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub handshake: bool,
     /// Bytes of data in a full segment.
     pub mss_bytes: u16,
     /// Bytes of headers on each packet; an ACK has nothing else.
@@ -56,6 +66,7 @@ impl TransportSettings {
             control: match self.control {
                 CongestionControl::Reno => flow_tcp::CongestionControl::Reno,
                 CongestionControl::Dctcp => flow_tcp::CongestionControl::Dctcp,
+                CongestionControl::Cubic => flow_tcp::CongestionControl::Cubic,
                 // Endpoints of Cloudburst have no senders, and flows with credits no windows.
                 CongestionControl::Fixed
                 | CongestionControl::Cloudburst
@@ -64,11 +75,15 @@ impl TransportSettings {
             recovery: match self.recovery {
                 LossRecovery::NewReno => flow_tcp::LossRecovery::NewReno,
                 LossRecovery::Sack => flow_tcp::LossRecovery::Sack,
+                LossRecovery::Rack => flow_tcp::LossRecovery::Rack,
             },
             initial_window: self.initial_window,
             max_window: self.max_window,
             dupack_threshold: self.dupack_threshold,
+            excludes_limited_transmit: self.excludes_limited_transmit,
+            paws: self.paws,
             rto_min_us: self.rto_min_us,
+            handshake: false,
             dctcp_gain_shift: self.dctcp_gain_shift,
             dctcp_initial_alpha: self.dctcp_initial_alpha,
         }
@@ -84,7 +99,10 @@ impl Default for TransportSettings {
             initial_window: 10,
             max_window: 4096,
             dupack_threshold: 3,
+            excludes_limited_transmit: false,
+            paws: true,
             rto_min_us: 10_000,
+            handshake: false,
             mss_bytes: 1460,
             header_bytes: 40,
             dctcp_gain_shift: 4,
@@ -102,6 +120,10 @@ impl Default for TransportSettings {
     }
 }
 
+fn is_true(value: &bool) -> bool {
+    *value
+}
+
 /// A bound on what a host sends, all its flows together, ACKs not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -112,7 +134,7 @@ pub struct PaceSettings {
     pub every_us: f64,
 }
 
-/// Congestion control of flows: Reno, DCTCP, a fixed window, credits, or Cloudburst.
+/// Congestion control of flows: Reno, DCTCP, CUBIC, a fixed window, credits, or Cloudburst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CongestionControl {
@@ -120,6 +142,8 @@ pub enum CongestionControl {
     Reno,
     /// Reno that follows the share of marked packets (RFC 8257).
     Dctcp,
+    /// CUBIC (RFC 9438) with HyStart, without ECN: what Linux does.
+    Cubic,
     /// No control: a window that stays as it is (pFabric's at line rate).
     Fixed,
     /// No flows at all: Cloudburst's state machine, which sends coded datagrams over several paths.
@@ -129,7 +153,7 @@ pub enum CongestionControl {
     ExpressPass,
 }
 
-/// Loss recovery of flows: fast retransmit by duplicate ACKs (NewReno), or SACK.
+/// Loss recovery of flows: fast retransmit by duplicate ACKs (NewReno), SACK, or RACK-TLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossRecovery {
@@ -138,4 +162,7 @@ pub enum LossRecovery {
     NewReno,
     /// With selective acknowledgements (RFC 6675).
     Sack,
+    /// By time, with a probe of the tail (RACK-TLP, RFC 8985), and with reductions undone that prove needless: what
+    /// Linux does.
+    Rack,
 }

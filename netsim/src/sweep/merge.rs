@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug, Error)]
 pub enum MergeError {
     /// A directory is none of a sweep.
-    #[error("cannot read {path}: {source}; `netsim sweep --out` writes such a directory")]
+    #[error("cannot read {path}, which `netsim sweep --out` writes")]
     Unreadable {
         /// Path of the file.
         path: PathBuf,

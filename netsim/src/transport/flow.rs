@@ -28,6 +28,8 @@ pub(crate) struct Flow {
     pub(crate) priority: u8,
     /// Which of the hosts' transports it is of.
     pub(crate) transport: u8,
+    /// Its first segment is a SYN.
+    pub(crate) has_handshake: bool,
     /// It neither sends nor waits any more.
     pub(crate) closed: bool,
     /// The segment that is not full, and its bytes of data.

@@ -51,13 +51,8 @@ impl Hosts {
         };
         let settings = &self.settings[message.transport()];
         let mss = settings.mss_bytes;
-        let all = segments(bytes, mss);
-        let last = (bytes - u64::from(all - 1) * u64::from(mss)) as u16;
-        let (own, short) = match role {
-            // It takes segments out of the message's as it may send them.
-            Role::Part => (0, (NONE, last)),
-            Role::Whole | Role::Request => (all, (all - 1, last)),
-        };
+        let data = segments(bytes, mss);
+        let last = (bytes - u64::from(data - 1) * u64::from(mss)) as u16;
         let flow = self.flows.len() as u32;
         let connection = match message.transfer {
             // Copies are there to take other paths.
@@ -68,15 +63,29 @@ impl Hosts {
             }
             _ => flow,
         };
+        // What answers a request, and what follows on a connection, finds it set up.
+        let is_first = role == Role::Request || message.request_bytes.is_none();
+        let has_handshake = settings.handshake && is_first && connection == flow;
+        let all = data + u32::from(has_handshake);
+        let (own, short) = match role {
+            // It takes segments out of the message's as it may send them.
+            Role::Part => (0, (NONE, last)),
+            Role::Whole | Role::Request => (all, (all - 1, last)),
+        };
+        let sender = flow_tcp::Settings {
+            handshake: has_handshake,
+            ..settings.sender()
+        };
         self.flows.push(Flow {
-            sender: Sender::new(own, &settings.sender()),
-            receiver: Receiver::default(),
+            sender: Sender::new(own, &sender),
+            receiver: Receiver::new(&sender),
             from,
             to,
             message: number,
             role,
             priority: message.priority + settings.priority,
             transport: message.transport() as u8,
+            has_handshake,
             closed: false,
             short,
             timer: Timer::default(),

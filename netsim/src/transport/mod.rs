@@ -149,8 +149,8 @@ impl Hosts {
         }
         flow.timer.event = NONE;
         network.slab.remove(id);
-        flow.sender.on_timeout();
-        flow.stats.timeouts += 1;
+        let is_timeout = flow.sender.on_timer(network.now());
+        flow.stats.timeouts += u32::from(is_timeout);
         self.transmit(network, number);
         self.restart_timer(network, number);
     }
@@ -179,7 +179,7 @@ impl Hosts {
         let flows = &self.flows[first..first + usize::from(message.flows)];
         let arrived = |role| {
             let flows = flows.iter().filter(move |it| it.role == role);
-            flows.map(|it| it.receiver.count())
+            flows.map(|it| it.receiver.count().saturating_sub(it.has_handshake.into()))
         };
         let expected = segments(message.bytes, settings.mss_bytes);
         let whole = arrived(Role::Whole).any(|it| it == expected);
@@ -203,18 +203,33 @@ impl Hosts {
         let marked = packet.has(flag::CE);
         flow.stats.count_arrival(packet);
         let is_retransmission = packet.has(flag::RETRANSMITTED);
-        let new = flow.receiver.on_segment(segment, is_retransmission);
+        let now_ns = network.events.now();
+        let sent_ns = now_ns - u64::from((now_ns as u32).wrapping_sub(packet.stamp));
+        let is_taken = flow.receiver.accepts(segment, is_retransmission, sent_ns);
+        let new = is_taken && flow.receiver.on_segment(segment, is_retransmission);
 
         // The packet turns around and becomes the ACK of it.
         let mut ack = Packet::new(EntryKind::Ack);
         ack.flow = number;
         ack.seq = flow.receiver.missing();
-        ack.aux = segment;
-        ack.stamp = packet.stamp;
+        // What was discarded is reported by none.
+        let is_known = is_taken || segment < ack.seq;
+        ack.aux = if is_known {
+            segment
+        } else {
+            ack.seq.saturating_sub(1)
+        };
+        ack.credit = flow.receiver.report();
+        // Nor does its time stamp come back.
+        ack.stamp = match flow.receiver.recent_ns() {
+            Some(recent_ns) if !is_taken => recent_ns as u32,
+            _ => packet.stamp,
+        };
         ack.bytes = self.settings[usize::from(flow.transport)].header_bytes;
         ack.set_priority(flow.priority);
         ack.to = flow.from;
         ack.set(flag::CE, marked);
+        ack.set(flag::DUPLICATE, is_known && !new);
         *packet = ack;
         let host = usize::from(flow.to);
         if new {
@@ -268,14 +283,18 @@ impl Hosts {
         let ack = Ack {
             missing: packet.seq,
             trigger: packet.aux,
+            is_duplicate: packet.has(flag::DUPLICATE),
             marked: packet.has(flag::CE),
             now_ns: network.now(),
             round_trip_ns: u64::from((network.now() as u32).wrapping_sub(packet.stamp)),
         };
-        let new = self.flows[number as usize].sender.on_ack(ack, coupled);
+        let flow = &mut self.flows[number as usize];
+        let reported = flow.receiver.reported_by(packet.credit);
+        flow.sender.on_reports(ack.now_ns, reported);
+        let new = flow.sender.on_ack(ack, coupled);
         self.join_subflows(network, number, packet.aux);
         self.transmit(network, number);
-        if new {
+        if new || self.flows[number as usize].sender.has_timers() {
             self.restart_timer(network, number);
         }
     }
@@ -283,6 +302,7 @@ impl Hosts {
     /// Sends what the window lets go.
     fn transmit(&mut self, network: &mut Network, number: u32) {
         let flow = &mut self.flows[number as usize];
+        flow.sender.on_clock(network.now());
         loop {
             while let Some(segment) = flow.sender.poll() {
                 let id = network.slab.insert(data(
@@ -323,7 +343,7 @@ impl Hosts {
         if !flow.sender.awaits_ack() {
             return;
         }
-        flow.timer.deadline_ns = network.now() + flow.sender.rto.timeout_ns();
+        flow.timer.deadline_ns = flow.sender.deadline_ns(network.now());
         // A pending event that comes in time will do; a later one becomes stale.
         if flow.timer.event == NONE || flow.timer.event_ns > flow.timer.deadline_ns {
             let mut event = Packet::new(EntryKind::Timer);

@@ -16,7 +16,9 @@ pub(super) fn data(
     settings: &TransportSettings,
     now: u32,
 ) -> Packet {
-    let payload = if segment.number == flow.short.0 {
+    let payload = if flow.has_handshake && segment.number == 0 {
+        0
+    } else if segment.number == flow.short.0 {
         flow.short.1
     } else {
         settings.mss_bytes

@@ -14,6 +14,15 @@ pub(super) fn check_port(key: &str, port: &PortSettings, transport: &TransportSe
         })
     };
     holds_one(&format!("{key}.buffer_bytes"), port.buffer_bytes)?;
+    let buffer_us = port.buffer_us.unwrap_or(1.0);
+    in_range(&format!("{key}.buffer_us"), buffer_us, 0.001, 60e6)?;
+    let is_plain =
+        port.discipline == Discipline::Fifo && port.shared.is_none() && port.credit.is_none();
+    require(
+        port.burst_bytes.is_none() || is_plain,
+        &format!("{key}.burst_bytes"),
+        || "only a port with one queue has a token bucket; leave it out".to_owned(),
+    )?;
     let has_queues = matches!(port.discipline, Discipline::Priority | Discipline::Wrr);
     require(
         has_queues != port.queue.is_empty(),

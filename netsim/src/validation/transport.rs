@@ -89,6 +89,15 @@ pub(super) fn check_transport(table: &str, transport: &TransportSettings) -> Che
         &format!("{table}.replicas"),
         || "replicated messages cannot have subflows too; set one of them to 1".to_owned(),
     )?;
+    let has_windows = !matches!(
+        it.control,
+        CongestionControl::Cloudburst | CongestionControl::ExpressPass
+    );
+    require(
+        !it.handshake || (has_windows && it.subflows == 1),
+        &format!("{table}.handshake = true"),
+        || "subflows, credits and Cloudburst begin otherwise; leave it out".to_owned(),
+    )?;
     let rises = it.pias_bytes.windows(2).all(|pair| pair[0] < pair[1]);
     require(
         rises && it.pias_bytes.len() < usize::from(PRIORITIES),

@@ -56,10 +56,53 @@ fn an_answer_waits_for_its_request() {
     assert_eq!(outcome(&text).flows[0].fct_ns, Some(2 * one));
 }
 
+/// The SYN goes there and its answer comes back, as headers alone; what answers a request finds the connection set up.
+#[test]
+fn handshake_takes_a_round_trip_before_the_first_segment() {
+    let round_trip = 2 * (ONE_WAY_NS + 4 * ACK_NS);
+    let one = ONE_WAY_NS + 4 * PACKET_NS;
+    let with = |traffic: &str| {
+        let text = format!("{FABRIC}transport.handshake = true\ntraffic = [{{ {traffic} }}]");
+        let flow = outcome(&text).flows.remove(0);
+        assert_eq!(flow.segments, 1);
+        flow.fct_ns
+    };
+    let message = with("kind = 'message', from = 0, to = 4, bytes = 1460");
+    assert_eq!(message, Some(round_trip + one));
+    let answer = with(
+        "kind = 'poisson', sizes = 1460, per_second = 1, messages = 1, request_bytes = 1460,
+         hosts = { pattern = 'leaves', from = 0, to = 1 }",
+    );
+    assert_eq!(answer, Some(round_trip + 2 * one));
+}
+
+/// Eight packets come in a row to a link of a tenth of their rate: the last one finds seven less what has left, 75.6 us.
+#[test]
+fn buffer_of_time_is_smaller_where_the_link_is_slower() {
+    for (buffer_us, lost) in [(88, false), (87, true)] {
+        let text = format!(
+            "about = 'test'
+             fabric = {{ leaves = 2, spines = 1, hosts_per_leaf = 1, host_gbps = 10, uplink_gbps = 1, link_delay_us = 1 }}
+             port.buffer_us = {buffer_us}
+             transport = {{ control = 'fixed', initial_window = 8 }}
+             traffic = [{{ kind = 'message', from = 0, to = 1, bytes = {} }}]",
+            8 * 1460
+        );
+        let flow = &outcome(&text).flows[0];
+        assert_eq!(flow.retransmitted > 0, lost, "{buffer_us} us: {flow:?}");
+    }
+}
+
 /// With a full pipe the goodput is the link's rate less headers.
 #[test]
 fn a_long_flow_takes_the_whole_link() {
-    for (control, recovery) in [("dctcp", "newreno"), ("dctcp", "sack"), ("reno", "sack")] {
+    for (control, recovery) in [
+        ("dctcp", "newreno"),
+        ("dctcp", "sack"),
+        ("reno", "sack"),
+        ("reno", "rack"),
+        ("cubic", "rack"),
+    ] {
         let text = format!(
             "{FABRIC}transport = {{ control = '{control}', recovery = '{recovery}' }}
              traffic = [{{ kind = 'message', from = 0, to = 4, bytes = 100_000_000 }}]"

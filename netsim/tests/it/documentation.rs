@@ -135,5 +135,5 @@ fn scenarios_of_the_examples_are_right() {
             seen += 1;
         }
     }
-    assert_eq!(seen, 4);
+    assert_eq!(seen, 6);
 }

@@ -146,6 +146,10 @@ const CAPACITY: Cases = &[
     ("spines = 2", "spines = 17"),
     ("[fabric]", "[port]\nbuffer_bytes = 1000\n[fabric]"),
     ("[fabric]", "[port]\ndiscipline = 'wrr'\n[fabric]"),
+    (
+        "[fabric]",
+        "[port]\ndiscipline = 'pfabric'\nburst_bytes = 3000\n[fabric]",
+    ),
     ("link_delay_us = 1", "link_delay_us = -1"),
 ];
 const REACHABILITY: Cases = &[
@@ -220,6 +224,10 @@ const TRANSPORT: Cases = &[
         "transport = { replicas = 2, subflows = 2 }\n[fabric]",
     ),
     ("[fabric]", "transport = { subflows = 100 }\n[fabric]"),
+    (
+        "[fabric]",
+        "transport = { handshake = true, subflows = 2 }\n[fabric]",
+    ),
     ("[fabric]", "transport = { pias_bytes = [2, 1] }\n[fabric]"),
     ("[fabric]", "transport = { rto_min_us = 0 }\n[fabric]"),
     ("[fabric]", "transport.priority = 8\n[fabric]"),

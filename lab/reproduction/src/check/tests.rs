@@ -40,7 +40,7 @@ fn contrary_among_many_comparisons_is_refuted_if_it_is_none_by_chance() {
     assert!(!checks[0].refuted && checks[0].undecided);
     assert_eq!(
         checks[0].verdict(),
-        "not decided: 0.100 too little, which of 2 comparisons may be by chance"
+        "not decided: 0.100 too little, which may be by chance among 2 comparisons"
     );
     assert!(checks[1].holds);
     let clear = check("clear", &[0.9, 0.9001, 0.8999]);

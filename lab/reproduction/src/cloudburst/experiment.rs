@@ -10,6 +10,7 @@ use netsim::{
 };
 
 use crate::{
+    changes::{Changes, lay_over},
     check::Check,
     figure::Figure,
     tr::runs::{COLUMNS, Metric, Runs},
@@ -36,8 +37,14 @@ impl Experiment {
     /// # Errors
     ///
     /// When the scenario is wrong or a manifest cannot be written.
-    pub fn run(&self, directory: &Path, jobs: usize, shard: Shard) -> Result<Runs> {
-        let source = Source::from_text(self.name, &self.text()?)
+    pub fn run(
+        &self,
+        directory: &Path,
+        jobs: usize,
+        shard: Shard,
+        changes: &Changes,
+    ) -> Result<Runs> {
+        let source = Source::from_text(self.name, &changes.over(self.text()?)?)
             .with_paper_machine(paper_machine::simulated);
         let plan = Plan {
             schemes: self.schemes.iter().map(|it| Some(it.0.clone())).collect(),
@@ -71,19 +78,6 @@ impl Experiment {
         }
         scenario.insert("schemes".to_owned(), schemes.into());
         Ok(toml::to_string(&scenario)?)
-    }
-}
-
-fn lay_over(table: &mut toml::Table, changes: &toml::Table) {
-    for (key, change) in changes {
-        match (table.get_mut(key), change) {
-            (Some(toml::Value::Table(inner)), toml::Value::Table(change)) => {
-                lay_over(inner, change);
-            }
-            _ => {
-                table.insert(key.clone(), change.clone());
-            }
-        }
     }
 }
 

@@ -13,10 +13,11 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    browser,
     client::{self, Answer},
     schedule::{Kind, requests},
     server,
-    wan::{Recording, WanTap},
+    wan::WanTap,
 };
 
 /// Rate of each tunnel. Two cores carry 200 Mbit/s in both directions together with what makes and
@@ -77,6 +78,8 @@ pub struct Cell {
     pub threshold: u32,
     /// Whether videos and uploads run beside the listings.
     pub transfers: bool,
+    /// Whether a browser loads pages in the place of the listings.
+    pub pages: bool,
 }
 
 impl Cell {
@@ -87,11 +90,16 @@ impl Cell {
             load_percent,
             threshold: THRESHOLD,
             transfers: true,
+            pages: false,
         }
     }
 
     fn file_name(&self, seed: u64) -> String {
-        let kinds = if self.transfers { "all" } else { "lists" };
+        let kinds = match (self.pages, self.transfers) {
+            (true, _) => "pages",
+            (false, true) => "all",
+            (false, false) => "lists",
+        };
         let Self {
             load_percent,
             threshold,
@@ -99,6 +107,15 @@ impl Cell {
         } = self;
         let mode = self.mode.name();
         format!("{mode}-{load_percent}-{threshold}-{kinds}-seed{seed}.json")
+    }
+
+    /// Kinds of requests that are made by curl.
+    pub(crate) fn kinds(&self) -> &'static [Kind] {
+        match (self.pages, self.transfers) {
+            (true, _) => &[Kind::Video, Kind::Upload],
+            (false, true) => &Kind::ALL,
+            (false, false) => &[Kind::List],
+        }
     }
 }
 
@@ -124,9 +141,13 @@ pub struct Round {
     pub list_ms: Vec<f64>,
     /// How much the delays of the listings' packets varied, in microseconds.
     pub jitter_us: Vec<f64>,
+    /// The same of the videos' packets; none where packets are simulated.
+    pub long_jitter_us: Vec<f64>,
     /// Rates of the videos and uploads that ended, in Mbit/s of payload, as curl has it.
     pub transfer_mbit: Vec<f64>,
-    /// Requests that had not been answered 2 s after the last.
+    /// Load times of pages in the browser, in milliseconds.
+    pub page_ms: Vec<f64>,
+    /// Requests that had not been answered 2 s after the last, and pages that had not loaded after 20 s.
     pub unanswered: usize,
     /// What MGEN sent, in percent of both tunnels' rates, from each side.
     pub background_percent: [f64; 2],
@@ -178,7 +199,6 @@ pub fn measure(cell: &Cell, length: Length, seed: u64, splitter: &Path) -> Resul
     }
     let server = server::serve(&topology.server, files.path())?;
     let taps = WanTap::attach(&topology)?;
-    let recording = Recording::start(&topology, files.path())?;
     let meter = Meter::start();
     let background = match cell.load_percent {
         0 => Vec::new(),
@@ -192,23 +212,25 @@ pub fn measure(cell: &Cell, length: Length, seed: u64, splitter: &Path) -> Resul
     };
     let (before, begun) = (sent(), std::time::Instant::now());
 
-    let kinds: &[Kind] = if cell.transfers {
-        &Kind::ALL
-    } else {
-        &[Kind::List]
-    };
     let whole = Duration::from_secs_f64(length.whole_s);
     let upload = files
         .path()
         .join("www")
         .join(Kind::Upload.port().to_string());
-    let requests = requests(kinds, whole, seed);
-    let answers = client::visit(&topology.client, &topology.server, requests, upload, DRAIN)?;
+    let requests = requests(cell.kinds(), whole, seed);
+    let browsing = match cell.pages {
+        true => Some(browser::browse(&topology, files.path(), whole)?),
+        false => None,
+    };
+    let answers = client::visit(&topology.client, &topology.server, requests, upload, DRAIN);
+    // First, for it works in what goes away with an error.
+    let pages = browsing.map_or(Ok(Vec::new()), browser::ended)?;
+    let answers = answers?;
 
     let (after, seconds) = (sent(), begun.elapsed().as_secs_f64());
     drop(background);
     let objection = meter.end().exceeded(&Bounds::COMPARISON);
-    let jitter_us = recording.jitter_us()?;
+    let [jitter_us, long_jitter_us] = taps.jitter_us()?;
     let list_ms = taps.completions(Kind::List)?;
     drop((taps, server));
     for border in topology.borders.iter().filter(|_| cell.mode.is_split()) {
@@ -232,12 +254,19 @@ pub fn measure(cell: &Cell, length: Length, seed: u64, splitter: &Path) -> Resul
             .map(|it| it.1)
             .collect(),
         jitter_us,
+        long_jitter_us,
         transfer_mbit: answers
             .iter()
             .filter(|it| counts(it.at_s))
             .filter_map(rate_mbit)
             .collect(),
-        unanswered: answers.iter().filter(|it| it.seconds.is_none()).count(),
+        unanswered: answers.iter().filter(|it| it.seconds.is_none()).count()
+            + pages.iter().filter(|it| it.ms.is_none()).count(),
+        page_ms: pages
+            .iter()
+            .filter(|it| counts(it.at_s))
+            .filter_map(|it| it.ms)
+            .collect(),
         background_percent,
         objection,
     })

@@ -3,13 +3,14 @@
 use std::rc::Rc;
 
 use anyhow::Result;
-use flow_report::Series;
+use flow_report::{Plot, Series, Table};
 
 use super::{
     Measured,
     cell::{Cell, Mode, Round},
-    ratios,
+    note, ratios,
 };
+use crate::figure::Figure;
 
 /// Loads of the paper, in percent of both tunnels.
 pub const LOADS: [u32; 4] = [10, 20, 30, 40];
@@ -74,6 +75,26 @@ impl Grid {
         let of = self.rounds(splitter, load_percent)?;
         let to = self.rounds(baseline, load_percent)?;
         Some(ratios(of, to, value))
+    }
+
+    /// A figure of the grid, with the note of its rounds, and without rows and checks.
+    pub(super) fn figure(
+        &self,
+        (id, title): (&'static str, &'static str),
+        columns: &[&'static str],
+        table: Table,
+        plots: Vec<Plot>,
+    ) -> Figure {
+        Figure {
+            id,
+            title,
+            note: note(self.all()),
+            checks: Vec::new(),
+            rows: Vec::new(),
+            columns: columns.to_vec(),
+            tables: vec![table],
+            plots,
+        }
     }
 
     /// A value over all rounds of a cell together.

@@ -1,4 +1,4 @@
-//! `S6`: the abstract's headline, and what it costs long flows.
+//! `S6`: the abstract's headline, what it costs long flows, and what a browser's pages make of it.
 
 use anyhow::Result;
 use flow_report::{Axis, Estimate, Plot, Series, Summary, Table};
@@ -8,7 +8,7 @@ use super::{
     FIGURES, Measured,
     cell::Round,
     grid::{Grid, LOADS, PAIRS},
-    list_mean_ms, note,
+    list_mean_ms, note, page_loads,
 };
 use crate::{figure::Figure, tr::band::Band};
 
@@ -101,10 +101,16 @@ pub fn figure(measured: &Measured<'_>) -> Result<Figure> {
             points,
         ));
     }
+    let (mut tables, mut plots, mut note) = (vec![table], vec![plot], note(grid.all()));
+    if let Some(pages) = page_loads::measure(measured)? {
+        tables.push(pages.table);
+        plots.extend(pages.plots);
+        note = format!("{note} {}", pages.note);
+    }
     Ok(Figure {
         id,
         title,
-        note: note(grid.all()),
+        note,
         checks,
         rows,
         columns: vec![
@@ -118,8 +124,8 @@ pub fn figure(measured: &Measured<'_>) -> Result<Figure> {
             "splitter_mbit",
             "baseline_mbit",
         ],
-        tables: vec![table],
-        plots: vec![plot],
+        tables,
+        plots,
     })
 }
 

@@ -8,7 +8,7 @@ use super::{
     FIGURES, Measured,
     cell::Mode,
     grid::{Grid, LOADS, PAIRS},
-    list_mean_ms, note,
+    list_mean_ms,
 };
 use crate::{figure::Figure, tr::band::Band};
 
@@ -19,7 +19,6 @@ use crate::{figure::Figure, tr::band::Band};
 /// When the testbed fails.
 pub fn figure(measured: &Measured<'_>) -> Result<Figure> {
     let grid = Grid::measure(measured)?;
-    let (id, title) = FIGURES[1];
     let (mut rows, mut plot) = (Vec::new(), plot());
     let mut table = Table::new([
         "load %",
@@ -82,23 +81,19 @@ pub fn figure(measured: &Measured<'_>) -> Result<Figure> {
             Estimate::of(rise),
         ),
     ];
+    let columns = [
+        "load_percent",
+        "splitter",
+        "baseline",
+        "speed_up",
+        "half_width",
+        "splitter_ms",
+        "baseline_ms",
+    ];
     Ok(Figure {
-        id,
-        title,
-        note: note(grid.all()),
         checks,
         rows,
-        columns: vec![
-            "load_percent",
-            "splitter",
-            "baseline",
-            "speed_up",
-            "half_width",
-            "splitter_ms",
-            "baseline_ms",
-        ],
-        tables: vec![table],
-        plots: vec![plot],
+        ..grid.figure(FIGURES[1], &columns, table, vec![plot])
     })
 }
 

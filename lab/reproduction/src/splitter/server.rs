@@ -1,4 +1,4 @@
-//! Real programs of a run: nginx, mgen and tcpdump, which end with the value that stands for them.
+//! Real programs of a run: nginx and mgen, which end with the value that stands for them.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use flow_testbed::{
     wait::poll,
 };
 
-use super::schedule::Kind;
+use super::{browser, schedule::Kind};
 
 /// How long a program may take until it works.
 const READY_BOUND: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ impl Drop for Running {
     }
 }
 
-/// Starts nginx on `host` with a file for each kind of request, in `directory`.
+/// Starts nginx on `host` with a file for each kind of request and a page, in `directory`.
 ///
 /// # Errors
 ///
@@ -77,6 +77,7 @@ pub fn serve(host: &Host, directory: &Path) -> Result<Running> {
     for kind in Kind::ALL {
         fs::write(www.join(kind.port().to_string()), vec![b'x'; kind.bytes()])?;
     }
+    browser::write(&www)?;
     let configuration = directory.join("nginx.conf");
     fs::write(&configuration, nginx(host.ipv4, directory))?;
     let mut command = host.namespace.command("nginx");
@@ -91,6 +92,7 @@ pub fn serve(host: &Host, directory: &Path) -> Result<Running> {
 }
 
 fn nginx(address: Ipv4Addr, directory: &Path) -> String {
+    let page = browser::nginx(address, &directory.join("www"));
     let directory = directory.display();
     let listen: String = Kind::ALL
         .map(|kind| format!("listen {address}:{}; ", kind.port()))
@@ -107,6 +109,7 @@ fn nginx(address: Ipv4Addr, directory: &Path) -> String {
              {listen} root {directory}/www;
              location /upload/ {{ dav_methods PUT; }}
            }}
+           {page}
          }}"
     )
 }

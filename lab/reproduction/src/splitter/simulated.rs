@@ -131,13 +131,8 @@ impl Network {
 
     /// Simulates a round.
     fn round(&self, cell: &Cell, seed: u64) -> Result<Round> {
-        let kinds: &[Kind] = if cell.transfers {
-            &Kind::ALL
-        } else {
-            &[Kind::List]
-        };
         let whole = Duration::from_secs_f64(self.length.whole_s);
-        let requests = requests_at(|it| self.per_second(it), kinds, whole, seed);
+        let requests = requests_at(|it| self.per_second(it), cell.kinds(), whole, seed);
         let records = self.records(&requests);
         let recording = recording(&records, whole, cell.threshold)?;
         let until = whole + drain(whole);
@@ -163,6 +158,7 @@ impl Network {
                 .map(|it| it.completion_ms)
                 .collect(),
             jitter_us: watch.jitter_us(),
+            long_jitter_us: Vec::new(),
             transfer_mbit: seen
                 .iter()
                 .filter(|it| ended(it) && it.request.kind != Kind::List)
@@ -171,6 +167,7 @@ impl Network {
                     Some(bits / it.ended?.as_secs_f64() / 1e6)
                 })
                 .collect(),
+            page_ms: Vec::new(),
             unanswered: seen.iter().filter(|it| it.ended.is_none()).count(),
             background_percent: background.sent_percent(),
             objection: None,

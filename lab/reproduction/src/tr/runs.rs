@@ -10,6 +10,8 @@ use netsim::{
 };
 use serde_json::{Value, json};
 
+use crate::changes::Changes;
+
 /// A scenario that is built in, with schemes of our own.
 #[derive(Clone, Debug)]
 pub struct Experiment {
@@ -33,7 +35,13 @@ impl Experiment {
     /// # Errors
     ///
     /// When the scenario is wrong or a manifest cannot be written.
-    pub fn run(&self, directory: &Path, jobs: usize, shard: Shard) -> Result<Runs> {
+    pub fn run(
+        &self,
+        directory: &Path,
+        jobs: usize,
+        shard: Shard,
+        changes: &Changes,
+    ) -> Result<Runs> {
         let built_in = Source::find(self.scenario)?;
         let (base, _) = built_in
             .text()
@@ -43,7 +51,7 @@ impl Experiment {
         for (name, changes) in &self.schemes {
             write!(text, "[schemes.\"{name}\"]\n{changes}\n")?;
         }
-        let source = Source::from_text(self.name, &text);
+        let source = Source::from_text(self.name, &changes.over(text)?);
         let plan = Plan {
             schemes: self.schemes.iter().map(|it| Some(it.0.clone())).collect(),
             loads: if self.loads.is_empty() {

@@ -76,7 +76,8 @@ pub struct Packet {
     pub link: u16,
     /// The host it goes to.
     pub to: u16,
-    /// Credit: its number in its flow, modulo 2^16. Data: that of the credit it was sent for.
+    /// Credit: its number in its flow, modulo 2^16. Data: that of the credit it was sent for. Ack: by which it is known
+    /// what it reports beside `aux`.
     pub credit: u16,
     /// The lower bits are [`flag`]s, the upper three the priority.
     flags: u8,
@@ -92,6 +93,8 @@ pub mod flag {
     pub const CE: u8 = 2;
     /// Has been sent before.
     pub const RETRANSMITTED: u8 = 4;
+    /// Ack: what made the receiver answer had come before (DSACK, RFC 2883).
+    pub const DUPLICATE: u8 = 8;
     pub(super) const ALL: u8 = 0b1_1111;
     pub(super) const PRIORITY_SHIFT: u8 = 5;
 }

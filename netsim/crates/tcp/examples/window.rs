@@ -20,6 +20,7 @@ fn main() {
             let ack = Ack {
                 missing: receiver.missing(),
                 trigger: segment.number,
+                is_duplicate: false,
                 marked: false,
                 now_ns,
                 round_trip_ns: 20_000,

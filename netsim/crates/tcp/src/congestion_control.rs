@@ -164,6 +164,18 @@ impl CongestionWindow {
         }
     }
 
+    /// Returns the window and the threshold of slow start, for [`restore`](Self::restore).
+    pub(crate) fn snapshot(&self) -> (u64, u64) {
+        (self.size, self.threshold)
+    }
+
+    /// Undoes a reduction that proved needless: window and threshold are as before, unless they have grown beyond
+    /// (Linux, `tcp_undo_cwnd_reduction`).
+    pub(crate) fn restore(&mut self, (size, threshold): (u64, u64)) {
+        self.size = self.size.max(size);
+        self.threshold = self.threshold.max(threshold);
+    }
+
     fn set_threshold(&mut self, in_flight: u32) {
         let part = match &mut self.cubic {
             Some(cubic) => {

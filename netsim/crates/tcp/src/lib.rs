@@ -11,6 +11,7 @@
 //!     let ack = Ack {
 //!         missing: receiver.missing(),
 //!         trigger: segment.number,
+//!         is_duplicate: false,
 //!         marked: false,
 //!         now_ns: 20_000_000,
 //!         round_trip_ns: 20_000_000,
@@ -20,16 +21,20 @@
 //! assert_eq!(receiver.missing(), 3);
 //! ```
 
+mod ack;
 mod bitset;
 mod congestion_control;
 mod cubic;
+mod rack;
+mod rate_reduction;
 mod receiver;
 mod retransmission_timeout;
 mod sender;
 mod settings;
 
+pub use ack::Ack;
 pub use congestion_control::{CongestionWindow, ONE};
 pub use receiver::Receiver;
 pub use retransmission_timeout::Rto;
-pub use sender::{Ack, Segment, Sender};
+pub use sender::{Segment, Sender};
 pub use settings::{CongestionControl, LossRecovery, Settings};

@@ -2,11 +2,15 @@
 
 /// No timeout is longer.
 const MAX_NS: u64 = 60_000_000_000;
+/// The timeout of a SYN, as nothing is known of the round trip (RFC 6298 §2.1).
+const SYN_NS: u64 = 1_000_000_000;
 
 /// Round-trip times, and the timeout that follows from them.
 #[derive(Clone, Copy, Debug)]
 pub struct Rto {
     min_ns: u64,
+    /// Before the first round trip.
+    initial_ns: u64,
     smoothed_ns: u64,
     variation_ns: u64,
     backoff: u32,
@@ -18,9 +22,18 @@ impl Rto {
     pub fn new(min_ns: u64) -> Self {
         Self {
             min_ns,
+            initial_ns: min_ns,
             smoothed_ns: 0,
             variation_ns: 0,
             backoff: 0,
+        }
+    }
+
+    /// One of a connection that begins with a handshake, which takes the first round trip.
+    pub(crate) fn with_handshake(min_ns: u64) -> Self {
+        Self {
+            initial_ns: min_ns.max(SYN_NS),
+            ..Self::new(min_ns)
         }
     }
 
@@ -50,8 +63,16 @@ impl Rto {
 
     /// Returns how long to wait for an acknowledgement.
     pub fn timeout_ns(&self) -> u64 {
-        let timeout = self.smoothed_ns + 4 * self.variation_ns;
-        (timeout.max(self.min_ns) << self.backoff).min(MAX_NS)
+        let timeout = match self.smoothed_ns {
+            0 => self.initial_ns,
+            smoothed_ns => (smoothed_ns + 4 * self.variation_ns).max(self.min_ns),
+        };
+        (timeout << self.backoff).min(MAX_NS)
+    }
+
+    /// Returns the least timeout.
+    pub(crate) fn min_ns(&self) -> u64 {
+        self.min_ns
     }
 
     /// Returns the smoothed round-trip time; 0 before the first.
@@ -63,6 +84,16 @@ impl Rto {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn handshake_is_waited_for_longer_than_what_follows() {
+        let mut rto = Rto::with_handshake(1_000);
+        assert_eq!(rto.timeout_ns(), SYN_NS);
+        rto.back_off();
+        assert_eq!(rto.timeout_ns(), 2 * SYN_NS, "RFC 6298 (5.5)");
+        rto.measured(10_000);
+        assert_eq!(rto.timeout_ns(), 30_000);
+    }
 
     #[test]
     fn it_follows_round_trips_and_backs_off() {

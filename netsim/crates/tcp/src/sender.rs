@@ -1,26 +1,14 @@
-//! Loss recovery: the sending half of a flow, with fast retransmit and fast recovery (NewReno, SACK), as
+//! Loss recovery: the sending half of a flow, with fast retransmit and fast recovery (NewReno, SACK, RACK-TLP), as
 //! a state machine. ACKs and timeouts go in, segment numbers come out. It knows nothing of packets or of the network.
 
+use crate::ack::Ack;
 use crate::bitset::Bitset;
 use crate::congestion_control::CongestionWindow;
+use crate::rack::Rack;
 use crate::retransmission_timeout::Rto;
 use crate::{LossRecovery, Settings};
 
-/// An acknowledgement that a sender receives.
-#[derive(Clone, Copy, Debug)]
-pub struct Ack {
-    /// The first segment that is missing.
-    pub missing: u32,
-    /// The segment that made the receiver answer: the first block of RFC 2018. Later blocks, which
-    /// repeat what earlier ACKs said, are not there; so an ACK that is lost takes its block along.
-    pub trigger: u32,
-    /// That packet had been marked.
-    pub marked: bool,
-    /// Time at which the acknowledgement came, by the clock of the host.
-    pub now_ns: u64,
-    /// Since that packet was sent.
-    pub round_trip_ns: u64,
-}
+mod time_based;
 
 /// A segment to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +37,9 @@ pub struct Sender {
     recovery: LossRecovery,
     threshold: u32,
     duplicates: u32,
+    excludes_limited_transmit: bool,
+    /// Segments that duplicate ACKs let go beyond the window (RFC 3042), since the last that was new.
+    limited_transmit: u32,
     /// The sender is in fast recovery, until `recover` is acknowledged.
     recovering: bool,
     /// First segment beyond what was sent when a recovery or a timeout began. Until more than that
@@ -57,7 +48,11 @@ pub struct Sender {
     recover: u32,
     /// The first missing segment is to be retransmitted, whatever the window says.
     retransmit_first: bool,
+    /// Nothing goes but the SYN, until it is acknowledged.
+    handshaking: bool,
     sack: Scoreboard,
+    /// Not there with another recovery, which simulations have many senders with.
+    rack: Option<Box<Rack>>,
 }
 
 /// Scoreboard of segments beyond the first missing one (RFC 6675).
@@ -81,14 +76,22 @@ impl Sender {
             next: 0,
             fresh: 0,
             window: CongestionWindow::new(settings),
-            rto: Rto::new(settings.rto_min_us * 1000),
+            rto: if settings.handshake {
+                Rto::with_handshake(settings.rto_min_us * 1000)
+            } else {
+                Rto::new(settings.rto_min_us * 1000)
+            },
             recovery: settings.recovery,
             threshold: settings.dupack_threshold,
             duplicates: 0,
+            excludes_limited_transmit: settings.excludes_limited_transmit,
+            limited_transmit: 0,
             recovering: false,
             recover: 0,
             retransmit_first: false,
+            handshaking: settings.handshake,
             sack: Scoreboard::default(),
+            rack: (settings.recovery == LossRecovery::Rack).then(Box::default),
         }
     }
 
@@ -101,9 +104,13 @@ impl Sender {
     /// Returns the segment to send now, if the window lets one go.
     #[inline]
     pub fn poll(&mut self) -> Option<Segment> {
+        if self.handshaking {
+            return self.poll_syn();
+        }
         match self.recovery {
             LossRecovery::NewReno => self.poll_newreno(),
             LossRecovery::Sack => self.poll_sack(),
+            LossRecovery::Rack => self.poll_rack(),
         }
     }
 
@@ -116,7 +123,14 @@ impl Sender {
     /// such a limit. Returns whether it acknowledged something new.
     #[inline]
     pub fn on_ack(&mut self, ack: Ack, coupled: Option<u64>) -> bool {
-        self.rto.measured(ack.round_trip_ns);
+        // What is acknowledged for the second time says nothing of round trips: it may have been discarded.
+        let is_measured = ack.missing > self.una || ack.trigger >= self.una;
+        if is_measured || self.rack.is_none() {
+            self.rto.measured(ack.round_trip_ns);
+        }
+        if self.handshaking {
+            return self.on_syn_ack(ack.round_trip_ns);
+        }
         let new = ack.missing > self.una;
         let acked = ack.missing.saturating_sub(self.una);
         self.una = self.una.max(ack.missing);
@@ -128,11 +142,19 @@ impl Sender {
         let may_grow = self
             .window
             .on_echo(ack.marked, self.una, self.next, self.recovering);
+        let is_open = self.is_open();
+        if let Some(rack) = &mut self.rack {
+            if rack.on_ack(ack, self.una, smoothed_ns, !is_open) && is_open {
+                self.window.on_loss(self.window.segments());
+            }
+            self.on_time_based(ack, (acked, coupled), may_grow);
+            return new;
+        }
         let tells_more = match self.recovery {
             // One that was overtaken by a later ACK is no duplicate of that (RFC 5681 §2).
             LossRecovery::NewReno => ack.missing == self.una,
             // What says nothing new is no duplicate ACK (RFC 6675 §2).
-            LossRecovery::Sack => self.sack.on_ack(ack, self.una),
+            LossRecovery::Sack | LossRecovery::Rack => self.sack.on_ack(ack, self.una),
         };
         if new {
             self.on_progress(acked, coupled, may_grow);
@@ -142,12 +164,19 @@ impl Sender {
         new
     }
 
-    /// Takes note that the timer went off.
+    /// Takes note that the retransmission timer went off.
     pub fn on_timeout(&mut self) {
+        if self.handshaking {
+            // The window stays as it is: Linux begins with one segment only where more than one SYN was lost.
+            self.rto.back_off();
+            self.next = 0;
+            return;
+        }
         self.window
             .on_timeout(self.in_flight(), self.rto.is_backed_off());
         self.rto.back_off();
         self.duplicates = 0;
+        self.limited_transmit = 0;
         self.recovering = false;
         self.retransmit_first = false;
         self.recover = self.fresh;
@@ -156,14 +185,57 @@ impl Sender {
         self.next = self.una;
         self.sack.timed_out = self.fresh;
         self.sack.resent = self.una;
+        if let Some(rack) = &mut self.rack {
+            self.next = self.fresh;
+            // However much else is under way still.
+            self.retransmit_first = true;
+            rack.on_timeout(self.rto.smoothed_ns());
+        }
+    }
+
+    /// Nothing is being recovered, and no timeout is being made up for.
+    fn is_open(&self) -> bool {
+        !self.recovering && self.una >= self.recover
     }
 
     fn in_flight(&self) -> u32 {
         self.next - self.una
     }
 
+    fn poll_syn(&mut self) -> Option<Segment> {
+        let is_due = self.next == 0 && self.segments > 0;
+        is_due.then(|| {
+            let is_retransmission = self.fresh > 0;
+            (self.next, self.fresh) = (1, 1);
+            Segment {
+                number: 0,
+                is_retransmission,
+            }
+        })
+    }
+
+    /// Its round trip is known now; the window grows by segments with data (RFC 5681 §3.1).
+    fn on_syn_ack(&mut self, round_trip_ns: u64) -> bool {
+        self.handshaking = false;
+        (self.una, self.next) = (1, 1);
+        if let Some(rack) = &mut self.rack {
+            rack.begin(1, round_trip_ns);
+        }
+        true
+    }
+
+    /// What a loss halves (RFC 5681 eqn 4).
+    fn flight_size(&self) -> u32 {
+        let excluded = match self.excludes_limited_transmit {
+            true => self.limited_transmit,
+            false => 0,
+        };
+        self.in_flight().saturating_sub(excluded)
+    }
+
     fn on_progress(&mut self, acked: u32, coupled: Option<u64>, may_grow: bool) {
         self.duplicates = 0;
+        self.limited_transmit = 0;
         if !self.recovering {
             if may_grow {
                 self.window.grow(acked, coupled);
@@ -196,7 +268,7 @@ impl Sender {
             self.recovering = true;
             self.recover = self.fresh;
             self.retransmit_first = true;
-            self.window.on_loss(self.in_flight());
+            self.window.on_loss(self.flight_size());
             if self.recovery == LossRecovery::NewReno {
                 self.window.inflate(i64::from(self.threshold));
             }
@@ -208,7 +280,7 @@ impl Sender {
         match self.recovery {
             LossRecovery::NewReno => self.recover == 0 || self.una > self.recover,
             // With SACK they cannot be of what was sent twice.
-            LossRecovery::Sack => self.una >= self.recover,
+            LossRecovery::Sack | LossRecovery::Rack => self.una >= self.recover,
         }
     }
 
@@ -227,6 +299,9 @@ impl Sender {
         };
         if self.in_flight() >= self.window.segments() + extra || self.next >= self.segments {
             return None;
+        }
+        if self.in_flight() >= self.window.segments() {
+            self.limited_transmit += 1;
         }
         let number = self.next;
         self.next += 1;
@@ -259,6 +334,9 @@ impl Sender {
         }
         // Rule 2: something new.
         if self.fresh < self.segments {
+            if !self.recovering && self.in_flight() >= self.window.segments() {
+                self.limited_transmit += 1;
+            }
             let number = self.fresh;
             self.fresh += 1;
             self.next = self.fresh;

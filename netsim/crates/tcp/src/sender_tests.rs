@@ -3,6 +3,9 @@
 use super::*;
 use crate::CongestionControl;
 
+#[path = "sender_tests/time_based.rs"]
+mod time_based;
+
 fn sender(recovery: LossRecovery, segments: u32) -> Sender {
     let settings = Settings {
         control: CongestionControl::Reno,
@@ -22,6 +25,7 @@ fn ack(sender: &mut Sender, missing: u32, trigger: u32) -> Vec<(u32, bool)> {
     let ack = Ack {
         missing,
         trigger,
+        is_duplicate: false,
         marked: false,
         now_ns: 1000,
         round_trip_ns: 1000,
@@ -40,6 +44,24 @@ fn the_initial_window_goes_at_once_and_slow_start_sends_two_an_ack() {
     assert_eq!(sent(&mut sender), new(0..10));
     assert_eq!(ack(&mut sender, 1, 0), new(10..12));
     assert_eq!(ack(&mut sender, 3, 2), new(12..16));
+}
+
+#[test]
+fn nothing_but_the_syn_goes_before_it_is_acknowledged() {
+    let settings = Settings {
+        handshake: true,
+        ..Settings::default()
+    };
+    let mut sender = Sender::new(100, &settings);
+    assert_eq!(sent(&mut sender), new(0..1));
+    assert_eq!(sender.rto.timeout_ns(), 1_000_000_000);
+    sender.on_timeout();
+    assert_eq!(sent(&mut sender), [(0, true)]);
+    assert!(sender.awaits_ack());
+    // The initial window is one of data, and slow start goes on from there.
+    assert_eq!(ack(&mut sender, 1, 0), new(1..11));
+    assert_eq!(sender.rto.timeout_ns(), settings.rto_min_us * 1000);
+    assert_eq!(ack(&mut sender, 2, 1), new(11..13));
 }
 
 /// RFC 6582 §3.2, with segments 0 and 5 of ten lost.
@@ -64,6 +86,40 @@ fn newreno_sends_again_at_the_third_duplicate_and_at_partial_acks() {
     // A full one: recovery ends, at the threshold.
     assert_eq!(ack(&mut sender, 12, 5), new(15..18));
     assert_eq!(sender.window.segments(), 6);
+}
+
+/// "When \[RFC3042\] is in use, additional data sent in limited transmit MUST NOT be included in this calculation" (RFC
+/// 5681 §3.2 step 2).
+#[test]
+fn a_loss_halves_what_was_in_flight_before_limited_transmit() {
+    for (recovery, excludes_limited_transmit, threshold) in [
+        (LossRecovery::NewReno, true, 5),
+        (LossRecovery::NewReno, false, 6),
+        (LossRecovery::Sack, true, 5),
+        (LossRecovery::Sack, false, 6),
+    ] {
+        let settings = Settings {
+            control: CongestionControl::Reno,
+            recovery,
+            excludes_limited_transmit,
+            ..Settings::default()
+        };
+        let mut sender = Sender::new(100, &settings);
+        sent(&mut sender);
+        for trigger in [1, 2] {
+            assert_eq!(ack(&mut sender, 0, trigger).len(), 1);
+        }
+        ack(&mut sender, 0, 3);
+        ack(&mut sender, 12, 0);
+        assert_eq!(sender.window.segments(), threshold, "{settings:?}");
+        // What was sent beyond one window counts no longer.
+        sent(&mut sender);
+        for trigger in [13, 14] {
+            ack(&mut sender, 12, trigger);
+        }
+        ack(&mut sender, 15, 12);
+        assert_eq!(sender.limited_transmit, 0);
+    }
 }
 
 /// Where each ACK takes a path of its own, some are overtaken: they acknowledge less than is known (RFC 5681 §2).

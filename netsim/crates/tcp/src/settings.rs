@@ -11,10 +11,19 @@ pub struct Settings {
     pub initial_window: u32,
     /// No window grows beyond this, in segments.
     pub max_window: u32,
-    /// Duplicate ACKs that are taken for a loss.
+    /// Duplicate ACKs that are taken for a loss; RACK-TLP has its own rule.
     pub dupack_threshold: u32,
+    /// A loss halves what was in flight before limited transmit, as RFC 5681 §3.2 step 2 has it; without, what
+    /// that has sent is halved too.
+    pub excludes_limited_transmit: bool,
+    /// With RACK-TLP a receiver discards what its time stamp makes too old (PAWS, RFC 7323 §5): what a retransmission has
+    /// overtaken that came in order.
+    pub paws: bool,
     /// The least retransmission timeout, in microseconds.
     pub rto_min_us: u64,
+    /// The first segment is a SYN, which goes alone: the rest follows when it is acknowledged. It is one of the
+    /// segments that a sender has.
+    pub handshake: bool,
     /// DCTCP's estimation gain is 2 to the minus this.
     pub dctcp_gain_shift: u32,
     /// DCTCP's first estimate of the share of packets that are marked (RFC 8257 §3.3).
@@ -30,7 +39,10 @@ impl Default for Settings {
             initial_window: 10,
             max_window: 4096,
             dupack_threshold: 3,
+            excludes_limited_transmit: false,
+            paws: true,
             rto_min_us: 10_000,
+            handshake: false,
             dctcp_gain_shift: 4,
             dctcp_initial_alpha: 1.0,
         }
@@ -50,11 +62,14 @@ pub enum CongestionControl {
     Fixed,
 }
 
-/// The loss recovery of a sender: fast retransmit by duplicate ACKs (NewReno), or SACK.
+/// The loss recovery of a sender: fast retransmit by duplicate ACKs (NewReno), SACK, or RACK-TLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossRecovery {
     /// By duplicate and partial ACKs alone (RFC 6582).
     NewReno,
     /// With selective acknowledgements (RFC 6675).
     Sack,
+    /// By time, with a probe of the tail (RACK-TLP, RFC 8985), and with reductions undone that prove needless: what
+    /// Linux does.
+    Rack,
 }

@@ -338,6 +338,7 @@ impl<'a, R: Read> World<'a, R> {
         let ack = Ack {
             missing,
             trigger,
+            is_duplicate: false,
             marked: false,
             now_ns,
             round_trip_ns: now_ns.saturating_sub(packet.stamp_ns),
