@@ -12,9 +12,9 @@ use aya_ebpf::btf_maps::{Array, PerCpuArray};
 use aya_ebpf::helpers::bpf_get_hash_recalc;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::TcContext;
-use flow_balance::arithmetic::less;
 use flow_balance::{
-    Balancer, Drb, Ecmp, LetFlow, Packet, PathId, Presto, Rps, ShortFlows, TrPaper, silence_ns,
+    Balancer, Drb, Earliest, Ecmp, LetFlow, OwnPaths, Packet, PathId, PathSet, Paths as _, Presto,
+    Rps, ShortFlows, TrPaper, silence_ns,
 };
 use splitter_policy::flow::Class;
 use splitter_policy::paths::{
@@ -25,11 +25,47 @@ use crate::clock;
 use crate::pipeline::settings;
 use crate::word::KernelWord;
 
+pub mod redirected;
+mod slot;
 mod tr;
 
-/// The number of the balancer. The verifier knows it, and leaves out the others.
+use slot::FlowSlot;
+
+/// The number of the balancer of short flows, and of what is not split. The verifier knows it, and leaves out the
+/// others.
 #[unsafe(no_mangle)]
 static BALANCER: Global<u8> = Global::new(BalancerNumber::TR.0);
+
+/// The number of that of long flows.
+#[unsafe(no_mangle)]
+static LONG_BALANCER: Global<u8> = Global::new(BalancerNumber::TR.0);
+
+/// The balancer of a class, which is given as a number.
+#[inline(always)]
+fn balancer_of(class: u64) -> BalancerNumber {
+    BalancerNumber(match class {
+        LONG => LONG_BALANCER.load(),
+        _ => BALANCER.load(),
+    })
+}
+
+/// Tells if one of the classes chooses by a balancer.
+#[inline(always)]
+fn is_used(number: BalancerNumber) -> bool {
+    BALANCER.load() == number.0 || LONG_BALANCER.load() == number.0
+}
+
+/// Tells if the classes choose by different balancers, so that each has to know what the other sent.
+#[inline(always)]
+fn are_mixed() -> bool {
+    BALANCER.load() != LONG_BALANCER.load()
+}
+
+/// Tells if a balancer has to know when a flow's last packet arrives, and does not note it by itself.
+#[inline(always)]
+fn order_counts() -> bool {
+    is_used(BalancerNumber::PLACEMENT) || are_mixed() && is_used(BalancerNumber::TR)
+}
 
 #[btf_map]
 static SITE_PATHS: Array<SitePaths, 1> = Array::new();
@@ -44,36 +80,6 @@ const MOST_FLOWS: usize = 65_536;
 /// The bits of a flow's hash that are its place among [`PATH_FLOWS`], of which the agent has made one more.
 #[unsafe(no_mangle)]
 static PATH_FLOW_MASK: Global<u32> = Global::new(MOST_FLOWS as u32 - 1);
-
-/// What a balancer notes of a flow, when it did so, and by which path the flow's last packet went.
-#[repr(C)]
-struct FlowSlot {
-    seen_ns: u64,
-    state: [u64; FLOW_WORDS],
-    /// The path's number plus one; 0 before the first.
-    last: u64,
-}
-
-/// The largest flow of a balancer, that of TR to the letter.
-const FLOW_WORDS: usize = 6;
-
-impl FlowSlot {
-    /// What a balancer has noted of the flow, of which all zeros are a new one.
-    #[inline(always)]
-    fn flow<F>(&mut self) -> &mut F {
-        const { assert!(size_of::<F>() <= FLOW_WORDS * 8 && align_of::<F>() <= 8) };
-        // SAFETY: as long and aligned, as checked; balancers' flows are made of integers.
-        unsafe { &mut *self.state.as_mut_ptr().cast() }
-    }
-
-    /// Notes the path of a packet. Returns 1 if the flow's last one went by another, else 0.
-    #[inline(always)]
-    fn note(&mut self, path: PathId) -> u64 {
-        let (last, own) = (self.last, path.index() as u64 + 1);
-        self.last = own;
-        less(0, last) & less(0, last ^ own)
-    }
-}
 
 #[btf_map]
 static PATH_FLOWS: Array<[u64; size_of::<FlowSlot>() / 8], MOST_FLOWS> = Array::new();
@@ -103,6 +109,7 @@ struct PathScratch {
 static PATH_SCRATCH: PerCpuArray<[u64; size_of::<PathScratch>() / 8], 1> = PerCpuArray::new();
 
 /// [`Class`] as a number, and what is not split.
+const LONG: u64 = Class::Long as u64;
 const NOT_SPLIT: u64 = 2;
 const _: () = assert!(Class::Short as u64 == 0 && Class::Long as u64 == 1);
 /// Nothing was chosen.
@@ -115,7 +122,8 @@ pub fn choose(context: &TcContext, class: Option<Class>) {
         Some(class) => class as u64,
         None => NOT_SPLIT,
     };
-    let (context, balancer) = (context.skb.skb, BalancerNumber(BALANCER.load()));
+    let context = context.skb.skb;
+    let balancer = balancer_of(class);
     if balancer == BalancerNumber::TR {
         tr::forward(context, class);
         return;
@@ -124,20 +132,50 @@ pub fn choose(context: &TcContext, class: Option<Class>) {
     if look_at_packet(context, class) == 0 {
         return;
     }
+    if ask(balancer) {
+        take_path(context);
+    }
+}
+
+/// Asks a balancer other than TR about the packet that was looked at; false where there is none of that number.
+#[inline(always)]
+fn ask(balancer: BalancerNumber) -> bool {
     match balancer {
         BalancerNumber::ECMP => choose_ecmp(),
         BalancerNumber::RPS => choose_rps(),
         BalancerNumber::DRB => choose_drb(),
         BalancerNumber::PRESTO => choose_presto(),
         BalancerNumber::LETFLOW => choose_letflow(),
+        BalancerNumber::PLACEMENT => {
+            choose_own();
+            stay_in_order()
+        }
         BalancerNumber::TR_PAPER => {
             pass_time();
             count_tr_paper();
             choose_tr_paper()
         }
-        _ => return,
+        _ => return false,
     };
-    take_path(context);
+    true
+}
+
+/// Puts a packet that a device is handed, and that has not chosen it, into the queue in front of the device's tunnel, if
+/// packets choose among tunnels and this is one.
+#[inline(always)]
+pub fn enter(skb: &__sk_buff, is_from_site: bool) -> Option<PathId> {
+    // Both classes have one, or neither.
+    if BalancerNumber(BALANCER.load()) == BalancerNumber::NONE {
+        return None;
+    }
+    let (site, queues) = (SITE_PATHS.get(0)?, PATH_QUEUES.get(0)?);
+    // What came from the site has chosen its tunnel there, as its mark says; but for what could not be redirected.
+    if is_from_site && (site.mark_mask == 0 || skb.mark & site.mark_mask != 0) {
+        return None;
+    }
+    let paths = LivePaths::new(site, queues, None, clock::monotonic_ns());
+    // As the queue counts it: headers of each segment, and the device's own.
+    paths.enter(skb.ifindex, skb.wire_len)
 }
 
 const ETH_P_IP: u32 = 0x0800u16.to_be() as u32;
@@ -181,7 +219,7 @@ macro_rules! balancers {
         #[inline(never)]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() -> u64 {
-            if BalancerNumber(BALANCER.load()) != BalancerNumber::$number {
+            if !is_used(BalancerNumber::$number) {
                 return 0;
             }
             let choose: fn(&mut Asked<'_>) -> Option<PathId> = $choose;
@@ -198,18 +236,33 @@ const SEED: u64 = 0;
 
 balancers! {
     choose_ecmp, ECMP: |asked| Some(asked.choose(&Ecmp { seed: SEED }, &mut (), &mut ()));
-    choose_rps, RPS: |asked| Some(asked.choose(&Rps { seed: SEED }, &mut (), asked.slot()?.flow()));
-    choose_drb, DRB: |asked| Some(asked.choose(&Drb { seed: SEED }, &mut (), asked.slot()?.flow()));
+    choose_rps, RPS: |asked| {
+        let flow = asked.slot()?.flow_next_to_another(BalancerNumber::RPS);
+        Some(asked.choose(&Rps { seed: SEED }, &mut (), flow))
+    };
+    choose_drb, DRB: |asked| {
+        let flow = asked.slot()?.flow_next_to_another(BalancerNumber::DRB);
+        Some(asked.choose(&Drb { seed: SEED }, &mut (), flow))
+    };
     choose_presto, PRESTO: |asked| {
         let presto = Presto {
             cell_bytes: Presto::DEFAULT_CELL_BYTES,
             seed: SEED,
         };
-        Some(asked.choose(&presto, &mut (), asked.slot()?.flow()))
+        let flow = asked.slot()?.flow_next_to_another(BalancerNumber::PRESTO);
+        Some(asked.choose(&presto, &mut (), flow))
     };
     choose_letflow, LETFLOW: |asked| {
         let gap_ns = asked.paths.site().gap_ns;
-        Some(asked.choose(&LetFlow { gap_ns, seed: SEED }, &mut (), asked.slot()?.flow()))
+        let flow = asked.slot()?.flow_next_to_another(BalancerNumber::LETFLOW);
+        Some(asked.choose(&LetFlow { gap_ns, seed: SEED }, &mut (), flow))
+    };
+    choose_own, PLACEMENT: |asked| Some(asked.own_paths().pick(&asked.paths, &asked.packet));
+    // By itself, as above.
+    stay_in_order, PLACEMENT: |asked| {
+        let (own, slot) = (PathId::from_low_bits(*asked.chosen), asked.slot()?);
+        let in_order = asked.own_paths().in_order(own, slot.order(), &asked.paths, &asked.packet);
+        Some(in_order.path)
     };
     // By itself, for the verifier would follow each way out of it through the choice.
     count_tr_paper, TR_PAPER: |asked| {
@@ -242,7 +295,7 @@ pub extern "C" fn pass_time() -> u64 {
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn pass_tick() -> u64 {
-    if BalancerNumber(BALANCER.load()) != BalancerNumber::TR_PAPER {
+    if !is_used(BalancerNumber::TR_PAPER) {
         return 0;
     }
     short_flows_now().map_or(0, |(it, now_ns)| it.advance_by_a_tick(now_ns).into())
@@ -284,6 +337,17 @@ impl Asked<'_> {
         balancer.choose(shared, flow, &self.paths, &self.packet)
     }
 
+    /// The tunnels of the packet's class.
+    #[inline(always)]
+    fn own_paths(&self) -> OwnPaths {
+        let site = self.paths.site();
+        OwnPaths {
+            own: PathSet::from_bits(site.own[(self.class & 1) as usize] as u16),
+            patience_ns: site.patience_ns,
+            seed: SEED,
+        }
+    }
+
     /// What is known of the packet's flow.
     #[inline(always)]
     fn slot(&self) -> Option<&'static mut FlowSlot> {
@@ -294,8 +358,7 @@ impl Asked<'_> {
         let slot = unsafe { &mut *slot.cast::<FlowSlot>() };
         let now_ns = self.packet.now_ns;
         if silence_ns(now_ns, slot.seen_ns) > IDLE_NS {
-            slot.state = [0; FLOW_WORDS];
-            slot.last = 0;
+            slot.begin_anew();
         }
         slot.seen_ns = now_ns;
         Some(slot)
@@ -346,13 +409,36 @@ pub extern "C" fn take_path(context: *mut __sk_buff) -> u64 {
 #[inline(always)]
 fn take_path_of(skb: &mut __sk_buff) -> Option<()> {
     let asked = asked()?;
+    let (path, is_change) = take(&asked)?;
+    // Only the search for the earliest arrival tells what order has cost.
+    mark_and_count(skb, &asked, path, [is_change, 0])
+}
+
+/// Puts the packet into the queue in front of the tunnel that was chosen. Returns the tunnel, and 1 if its flow's last
+/// packet took another one, else 0.
+#[inline(always)]
+fn take(asked: &Asked<'_>) -> Option<(PathId, u64)> {
     if *asked.chosen == NONE {
         return None;
     }
     let path = PathId::from_low_bits(*asked.chosen);
-    asked.paths.send(path, asked.packet.bytes);
-    // Only the search for the earliest arrival tells what order has cost.
-    mark_and_count(skb, &asked, path, [asked.slot()?.note(path), 0])
+    let slot = asked.slot()?;
+    let arrives_ns = match order_counts() {
+        true => asked.paths.arrival_ns(path, &asked.packet),
+        false => 0,
+    };
+    // What is dropped in front of the tunnel leaves its place to the next.
+    if asked.paths.send(path, asked.packet.bytes) && order_counts() {
+        slot.order().note(Earliest {
+            path,
+            arrives_ns,
+            first_ns: arrives_ns,
+        });
+    }
+    if balancer_of(asked.class) != BalancerNumber::LETFLOW {
+        slot.note_flowlet(path, asked.packet.now_ns);
+    }
+    Some((path, slot.note(path)))
 }
 
 /// `order` has 1 or 0: if the packet changes paths, and if it is held for the sake of order.
@@ -370,9 +456,15 @@ fn mark_and_count(
         None => skb.mark,
     };
     skb.mark = asked.paths.site().marked(mark, path);
+    count(class, asked.packet.bytes, path, order)
+}
+
+/// Counts what was chosen; `order` as in [`mark_and_count`].
+#[inline(always)]
+fn count(class: Option<Class>, bytes: u32, path: PathId, order: [u64; 2]) -> Option<()> {
     // SAFETY: a per-CPU value, and nothing interrupts a device's ingress on its CPU.
     let counters = unsafe { &mut *PATH_COUNTERS.get_ptr_mut(0)? };
-    counters.count(path, class, asked.packet.bytes);
+    counters.count(path, class, bytes);
     counters.count_order(path, order[0], order[1]);
     Some(())
 }

@@ -10,7 +10,7 @@ use aya_ebpf::programs::TcContext;
 use splitter_policy::egress_counts::{EgressCounts, IpStart, Marked};
 
 use crate::pipeline::settings;
-use crate::reverse;
+use crate::{balance, reverse};
 
 /// Only what the agent has put there takes memory.
 const SPARSE: usize = BPF_F_NO_PREALLOC as usize;
@@ -23,7 +23,7 @@ static EGRESS: PerCpuHashMap<u32, EgressCounts, 4_096, SPARSE> = PerCpuHashMap::
 #[btf_map]
 static SITE_DEVICES: HashMap<u32, u32, 4_096, SPARSE> = HashMap::new();
 
-/// Counts a packet that a device is handed, and changes nothing. `None` where it is not IP or the
+/// Counts a packet that a device is handed, and changes nothing of it. `None` where it is not IP or the
 /// agent does not know the device.
 #[inline(always)]
 pub fn count(context: &TcContext) -> Option<()> {
@@ -38,8 +38,10 @@ pub fn count(context: &TcContext) -> Option<()> {
     };
     // SAFETY: a per-CPU value, and nothing interrupts a device's egress on its CPU.
     let counts = unsafe { &mut *counts };
+    let is_from_site = is_from_site(skb.ingress_ifindex);
+    balance::enter(skb, is_from_site);
     let ip = ip_start(context)?;
-    let marked = if is_from_site(skb.ingress_ifindex) {
+    let marked = if is_from_site {
         Marked::of(&settings().config, skb.mark, &ip)
     } else {
         Marked::Other

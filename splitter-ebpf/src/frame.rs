@@ -1,6 +1,7 @@
 //! The bytes of the packet that a program runs for.
 
 use aya_ebpf::EbpfContext as _;
+use aya_ebpf::bindings::BPF_F_RECOMPUTE_CSUM;
 use aya_ebpf::helpers::bpf_xdp_get_buff_len;
 use aya_ebpf::programs::{TcContext, XdpContext};
 use splitter_policy::buffer::{Buffer, BufferMut, RawBuffer};
@@ -84,6 +85,31 @@ impl Steer for Frame<'_, TcContext> {
         let wanted = config.mark_bits.applied_to(found, mark);
         self.context.set_mark(wanted);
         Some(())
+    }
+}
+
+/// The context of a TC program that marks by the DSCP, in the packet's bytes.
+pub struct DscpContext<'c>(pub &'c TcContext);
+
+/// By the kernel, which makes the bytes the packet's own first, and renews what a device has summed up. Nothing is
+/// read any more then: the bytes may have moved.
+impl BufferMut for Frame<'_, DscpContext<'_>> {
+    #[inline(always)]
+    fn write<const N: usize>(&mut self, offset: usize, bytes: [u8; N]) -> Option<()> {
+        let flags = u64::from(BPF_F_RECOMPUTE_CSUM);
+        self.context.0.skb.store(offset, &bytes, flags).ok()
+    }
+}
+
+impl Context for DscpContext<'_> {
+    #[inline(always)]
+    fn bounds(&self) -> (usize, usize) {
+        self.0.bounds()
+    }
+
+    #[inline(always)]
+    fn length(&self) -> usize {
+        self.0.length()
     }
 }
 

@@ -10,6 +10,7 @@
 )]
 
 pub mod balance;
+#[cfg_attr(feature = "shifted-clock", path = "shifted_clock.rs")]
 pub mod clock;
 pub mod egress;
 mod fixed;
@@ -21,6 +22,7 @@ pub mod redirect;
 pub mod reverse;
 pub mod sites;
 pub mod table;
+pub mod tap;
 pub mod verdict_log;
 pub mod word;
 

@@ -12,8 +12,8 @@ use splitter_policy::dedicated::{DedicatedQueues, OwnShare, SharedModels};
 use splitter_policy::egress::Egress;
 use splitter_policy::flow::{FlowEntry, TunnelRole};
 use splitter_policy::flow_packet::FlowPacket;
-use splitter_policy::models::QueueModels;
-use splitter_policy::share::{CountedPacket, Cpu, OwnQueues, SharedEgress, SharedQueues, Stage};
+use splitter_policy::models::{QueueModels, SharedEgress};
+use splitter_policy::share::{CountedPacket, Cpu, OwnQueues, SharedQueues, Stage};
 
 use crate::pipeline::{entry, settings};
 use crate::queues::KernelBacklog;

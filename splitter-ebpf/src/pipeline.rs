@@ -28,7 +28,7 @@ use splitter_policy::thresholds::ThresholdIndex;
 
 use crate::clock::KernelClock;
 use crate::fixed::Fixed;
-use crate::frame::{Context, Frame};
+use crate::frame::{Context, DscpContext, Frame};
 use crate::models::KernelModels;
 use crate::sites;
 use crate::table::KernelMemory;
@@ -138,6 +138,13 @@ impl Caller for TcContext {
         if is_cut_short() && self.pull_data(self.len().min(HEADERS_BYTES)).is_ok() {
             read_headers_skb(self.skb.skb);
         }
+    }
+}
+
+impl Caller for DscpContext<'_> {
+    #[inline(always)]
+    fn read_headers(&self) {
+        self.0.read_headers();
     }
 }
 

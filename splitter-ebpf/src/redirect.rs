@@ -18,11 +18,17 @@ use splitter_policy::next_hop::{
     Generation, NextHop, NextHopTrust, NextHops, Question, forward_plain, neighbour,
 };
 use splitter_policy::prefix_lengths::{MatchedBits, PrefixLengths};
+use splitter_policy::routing_key::RoutingKey;
 
+use crate::balance::redirected as choice;
 use crate::clock::KernelClock;
 use crate::fixed::Fixed;
 use crate::frame::Frame;
 use crate::pipeline::{counters, is_shadow, settings};
+
+mod chosen;
+
+pub use self::chosen::redirect_chosen;
 
 /// Only what the agent has put there takes memory.
 const SPARSE: usize = BPF_F_NO_PREALLOC as usize;
@@ -84,7 +90,6 @@ pub fn redirect(context: &XdpContext, tunnel: TunnelRole) -> bool {
 }
 
 const DONE: u64 = 1;
-
 /// Redirects a plain segment for whose next hop there is a record, which most packets are. A function of its own,
 /// as the next: so the verifier checks the other once, and not for each place where this one gives up.
 #[inline(never)]
@@ -94,7 +99,8 @@ pub extern "C" fn redirect_plain(context: *mut xdp_md, tunnel: u64) -> u64 {
     // SAFETY: the context is the one that the kernel passed to the program.
     let device = unsafe { (*context.ctx).ingress_ifindex };
     let tunnel = TunnelRole::numbered(tunnel);
-    let forwarded = forward_plain(&mut Frame::new(&context), device, tunnel, &KernelNextHops);
+    let records = KernelNextHops::<true>;
+    let forwarded = forward_plain(&mut Frame::new(&context), device, tunnel, &records);
     let Some((slot, ip)) = forwarded else {
         return 0;
     };
@@ -105,10 +111,12 @@ pub extern "C" fn redirect_plain(context: *mut xdp_md, tunnel: u64) -> u64 {
     DONE
 }
 
-/// This CPU's records, and what the agent says of them.
-struct KernelNextHops;
+/// This CPU's records, and what the agent says of them; with `FORWARDS` as in [`NextHops::FORWARDS`].
+struct KernelNextHops<const FORWARDS: bool>;
 
-impl NextHops for KernelNextHops {
+impl<const FORWARDS: bool> NextHops for KernelNextHops<FORWARDS> {
+    const FORWARDS: bool = FORWARDS;
+
     #[inline(always)]
     fn prefix_lengths(&self) -> &PrefixLengths {
         // SAFETY: made of bytes, each of which the agent may replace while it is read.
@@ -136,6 +144,13 @@ impl NextHops for KernelNextHops {
         // Takes effect only with the program's answer.
         TARGETS.redirect(slot, 0).ok().map(|_| ())
     }
+
+    #[inline(always)]
+    fn note<K: RoutingKey>(&self, key: &K, ip: &IpStart) {
+        if !FORWARDS {
+            choice::note(key, ip);
+        }
+    }
 }
 
 /// Looks up the path of a frame and sends it there. A function of its own for the
@@ -147,7 +162,7 @@ pub extern "C" fn redirect_frame(context: *mut xdp_md, tunnel: u64) -> u64 {
     let Some(counters) = counters() else {
         return 0;
     };
-    match forward(&context, TunnelRole::numbered(tunnel), counters) {
+    match forward::<true>(&context, TunnelRole::numbered(tunnel), counters) {
         Ok((slot, asked)) => {
             counters.redirected += 1;
             count(&asked.ip_start(), slot);
@@ -160,9 +175,10 @@ pub extern "C" fn redirect_frame(context: *mut xdp_md, tunnel: u64) -> u64 {
     }
 }
 
-/// Returns the slot of the device that the frame is put into, and what was asked.
+/// Returns the slot of the device that the frame is put into, and what was asked; with `WRITES` it is made what leaves
+/// there, and else left as it is.
 #[inline(always)]
-fn forward(
+fn forward<const WRITES: bool>(
     context: &XdpContext,
     tunnel: TunnelRole,
     counters: &mut Counters,
@@ -178,6 +194,10 @@ fn forward(
         check_address(device, to)?;
         return Err(reason);
     }
+    if !WRITES {
+        // Here, for there is no place on the stack to have it wait.
+        choice::note(&asked, &asked.ip_start()).ok_or(Fallback::Failed)?;
+    }
     // Before the generation is read: what is of a new one never meets records of the one before.
     let matched = matched_bits(&asked);
     // Read before the kernel is asked: what changes meanwhile makes the answer one of the past.
@@ -191,7 +211,7 @@ fn forward(
         let record = &*record;
         let is_answer = record.answers((question, &asked), &trust, now_ns);
         if is_answer {
-            follow(context, record)
+            follow::<WRITES>(context, record)
         } else {
             None
         }
@@ -238,8 +258,11 @@ fn forward(
         // Where there is no memory the neighbour is kept alive by others.
         let _ = NEIGHBOURS.insert(&neighbour(lookup.next_hop(), slot), &now_ns, 0);
     }
-    let forwarded = lookup.forward(&mut Frame::new(context));
-    forwarded.map(|()| (slot, asked)).ok_or(Fallback::Failed)
+    if WRITES {
+        let forwarded = lookup.forward(&mut Frame::new(context));
+        forwarded.ok_or(Fallback::Failed)?;
+    }
+    Ok((slot, asked))
 }
 
 /// One of this CPU's records.
@@ -251,11 +274,17 @@ fn record(index: u32) -> Option<*mut NextHop> {
 /// Puts the frame into the device that a record has, and returns its slot; `None`, and nothing is done, when it
 /// is not there any more.
 #[inline(always)]
-fn follow(context: &XdpContext, record: &NextHop) -> Option<Result<u32, Fallback>> {
+fn follow<const WRITES: bool>(
+    context: &XdpContext,
+    record: &NextHop,
+) -> Option<Result<u32, Fallback>> {
     let slot = record.slot();
     // Takes effect only with the program's answer.
     TARGETS.redirect(slot, 0).ok()?;
-    let forwarded = record.forward(&mut Frame::new(context));
+    let forwarded = match WRITES {
+        true => record.forward(&mut Frame::new(context)),
+        false => Some(()),
+    };
     Some(forwarded.map(|()| slot).ok_or(Fallback::Failed))
 }
 

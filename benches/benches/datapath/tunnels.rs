@@ -2,7 +2,7 @@
 //! that.
 
 use aya::Pod;
-use aya::maps::{Array, PerCpuArray};
+use aya::maps::Array;
 use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
 use criterion::BenchmarkGroup;
 use criterion::measurement::WallTime;
@@ -10,7 +10,7 @@ use flow_balance::ServiceTime;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::flow::{Class, TunnelRole};
 use splitter_policy::fwmark::MarkBits;
-use splitter_policy::paths::{PathCounters, SitePaths, TunnelPath};
+use splitter_policy::paths::{SitePaths, TunnelPath};
 
 use super::case::{FEWEST_RUNS, thread_time};
 use super::loaded::Loaded;
@@ -36,8 +36,6 @@ struct Plain<T>(T);
 
 // SAFETY: `repr(C)` and made of integers without padding, so that any bytes are a valid value.
 unsafe impl Pod for Plain<SitePaths> {}
-// SAFETY: as above.
-unsafe impl Pod for Plain<PathCounters> {}
 
 pub(super) fn measure(group: &mut BenchmarkGroup<'_, WallTime>) {
     for (names, program, tunnels) in ROWS {
@@ -60,12 +58,12 @@ pub(super) fn measure(group: &mut BenchmarkGroup<'_, WallTime>) {
                 bencher.iter_custom(|iterations| {
                     let runs = iterations.max(FEWEST_RUNS);
                     let runs = u32::try_from(runs).expect("no sample is so long");
-                    let before = counted(&mut loaded);
+                    let before = counted(&loaded);
                     let started = thread_time();
                     run(&loaded, program, &frame, runs);
                     let elapsed = thread_time() - started;
                     let timed = u64::from(runs);
-                    let [long, chosen] = counted(&mut loaded);
+                    let [long, chosen] = counted(&loaded);
                     assert_eq!(long - before[0], timed, "{name}: long packets");
                     let chose = if tunnels == 0 { 0 } else { timed };
                     assert_eq!(chosen - before[1], chose, "{name}: by the nearest tunnel");
@@ -77,13 +75,9 @@ pub(super) fn measure(group: &mut BenchmarkGroup<'_, WallTime>) {
 }
 
 /// Packets of long flows, and those that took the nearest tunnel.
-fn counted(loaded: &mut Loaded) -> [u64; 2] {
+fn counted(loaded: &Loaded) -> [u64; 2] {
     let long = loaded.counters().packets(Class::Long, TunnelRole::Long);
-    let map = loaded.map("PATH_COUNTERS").try_into();
-    let chosen: PerCpuArray<_, Plain<PathCounters>> = map.expect("is per CPU");
-    let of_cpus = chosen.get(&0, 0).expect("can be read");
-    let by_nearest = of_cpus.iter().map(|it| it.0.long_packets[NEAREST]);
-    [long, by_nearest.sum()]
+    [long, loaded.chosen().long_packets[NEAREST]]
 }
 
 const NEAREST: usize = 1;

@@ -70,6 +70,18 @@ impl EarliestFlow {
         self.arrives_ns = sent.arrives_ns;
         self.last.set(sent.path);
     }
+
+    /// The path of the last packet.
+    #[inline(always)]
+    pub(crate) const fn last(&self) -> LastPath {
+        self.last
+    }
+
+    /// The time at which the last packet was predicted to arrive.
+    #[inline(always)]
+    pub(crate) const fn arrives_ns(&self) -> u64 {
+        self.arrives_ns
+    }
 }
 
 impl Balancer for EarliestArrival {

@@ -28,6 +28,15 @@ pub struct LetFlowFlow {
     reserved: [u8; 3],
 }
 
+impl LetFlowFlow {
+    /// Notes that somebody else has sent a packet of the flow by a path: the flowlet goes on there.
+    #[inline(always)]
+    pub const fn note(&mut self, path: PathId, now_ns: u64) {
+        self.last_seen_ns = now_ns;
+        self.last.set(path);
+    }
+}
+
 impl Balancer for LetFlow {
     type Flow = LetFlowFlow;
     type Shared = ();
@@ -77,6 +86,17 @@ mod tests {
             now_ns,
             bytes: 1_500,
             flow_hash: 2,
+        }
+    }
+
+    #[test]
+    fn flowlet_that_somebody_else_began_goes_on_where_it_is() {
+        let paths = ten_paths();
+        for path in PathId::all().take(10) {
+            let mut flow = LetFlowFlow::default();
+            flow.note(path, 1_000_000);
+            let chosen = LETFLOW.choose(&mut (), &mut flow, &paths, &at(1_000_000 + 500_000));
+            assert_eq!(chosen, path);
         }
     }
 

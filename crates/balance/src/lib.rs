@@ -18,6 +18,7 @@
 //! | [`TrPaper`] | the same, to the letter of the paper | delay, backlogs, short flows |
 //! | [`EarliestArrival`] | each packet, where that keeps the flow in order | delay, backlogs |
 //! | [`Placement`] | never; placed once, when it turns long | weight, backlog, flows there |
+//! | [`OwnPaths`] | once, to its own | weight, delay, backlogs |
 //!
 //! All of them keep to usable paths as long as there is one, and fail open: if
 //! none is usable they choose as if all were.
@@ -53,6 +54,7 @@ pub mod arithmetic;
 mod earliest;
 mod ecmp;
 mod letflow;
+mod own_paths;
 mod path;
 mod placement;
 mod presto;
@@ -69,6 +71,7 @@ pub use active_flows::{ActiveFlows, Activity};
 pub use earliest::{Earliest, EarliestArrival, EarliestFlow};
 pub use ecmp::Ecmp;
 pub use letflow::{LetFlow, LetFlowFlow};
+pub use own_paths::OwnPaths;
 pub use path::{PathView, Paths, Snapshot};
 pub use placement::{PlacedFlow, Placement, RoundRobin};
 pub use presto::{Presto, PrestoFlow};

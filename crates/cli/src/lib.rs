@@ -15,4 +15,4 @@ pub use output::{
     describe, error_object, group_thousands, print, print_json, print_json_line, report_error,
 };
 pub use signals::Signals;
-pub use time::seconds;
+pub use time::{age_in_words, seconds};

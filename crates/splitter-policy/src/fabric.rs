@@ -25,11 +25,14 @@ use flow_balance::ttl::{Initial, Level};
 use crate::buffer::BufferMut;
 use crate::dscp::{Dscp, updated_checksum};
 use crate::flow::FlowKey;
-use crate::packet::{Addresses, ETHERNET_BYTES, TcpFlags, parse_plain_v4, parse_plain_v6};
+use crate::packet::{ETHERNET_BYTES, TcpFlags, parse_plain_v4, parse_plain_v6};
 use crate::sites::SiteKey;
 
+mod counters;
 #[cfg(test)]
 mod tests;
+
+pub use counters::{FabricCounters, FabricPass, FabricStep};
 
 /// The most leaves of a fabric; each has a table of what the spines report of it.
 pub const MAX_LEAVES: usize = 16;
@@ -114,158 +117,6 @@ const _: () = assert!(HOPS_LEFT == 7);
 const fn may_be_written(field: u8) -> bool {
     let hops_left = field & HOPS_LEFT;
     hops_left >= 1 && hops_left < HOPS_LEFT
-}
-
-/// A step that was done to an ACK; each is a counter of that name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum FabricStep {
-    /// A leaf has put hops and mark into an ACK that leaves it.
-    Written,
-    /// A leaf has taken the fabric's mark off a host's ACK.
-    Cleared,
-    /// A spine has written how full its port is.
-    Reported,
-    /// A leaf has restored an ACK, and read what a spine reported.
-    Read,
-    /// A leaf has restored an ACK on which nobody had reported.
-    Restored,
-    /// A leaf has restored an ACK without reading it: it comes from no leaf that is known, by more routers
-    /// than were agreed on, by a device that is no port, or with a VLAN tag.
-    Unread,
-}
-
-impl FabricStep {
-    /// All steps, in the order of their counters.
-    pub const ALL: [Self; 6] = [
-        Self::Written,
-        Self::Cleared,
-        Self::Reported,
-        Self::Read,
-        Self::Restored,
-        Self::Unread,
-    ];
-
-    /// The name that metrics and tables show.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Written => "written",
-            Self::Cleared => "cleared",
-            Self::Reported => "reported",
-            Self::Read => "read",
-            Self::Restored => "restored",
-            Self::Unread => "unread",
-        }
-    }
-}
-
-/// The reason why a packet passes a fabric's program as it is; each is a counter of that name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum FabricPass {
-    /// All but an unfragmented TCP segment without payload, IP options and flags other than ACK and those
-    /// of ECN.
-    NotPureAck,
-    /// It leaves a leaf to, or from, an address that lies at no leaf that is known.
-    UnknownLeaf,
-    /// It did not start with a TTL of 64 at a host next to the leaf.
-    InitialTtl,
-    /// Its host has given it a DSCP, which could not be restored.
-    OwnDscp,
-    /// No leaf has written it.
-    NotWritten,
-    /// It has the mark, and has come by more routers, or by fewer, than were agreed on.
-    Hops,
-    /// Another spine has reported already.
-    AlreadyReported,
-    /// The device is none of the configuration.
-    UnknownPort,
-    /// The kernel did not let it be written.
-    Unwritable,
-    /// It leaves a leaf as it came in: by a port of the fabric, and from no host.
-    NotFromHost,
-    /// It has a VLAN tag, and belongs to a device on top of the port.
-    VlanTag,
-}
-
-impl FabricPass {
-    /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 11] = [
-        Self::NotPureAck,
-        Self::UnknownLeaf,
-        Self::InitialTtl,
-        Self::OwnDscp,
-        Self::NotWritten,
-        Self::Hops,
-        Self::AlreadyReported,
-        Self::UnknownPort,
-        Self::Unwritable,
-        Self::NotFromHost,
-        Self::VlanTag,
-    ];
-
-    /// The name that metrics and tables show.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NotPureAck => "not_pure_ack",
-            Self::UnknownLeaf => "unknown_leaf",
-            Self::InitialTtl => "initial_ttl",
-            Self::OwnDscp => "own_dscp",
-            Self::NotWritten => "not_written",
-            Self::Hops => "hops",
-            Self::AlreadyReported => "already_reported",
-            Self::UnknownPort => "unknown_port",
-            Self::Unwritable => "unwritable",
-            Self::NotFromHost => "not_from_host",
-            Self::VlanTag => "vlan_tag",
-        }
-    }
-}
-
-/// Counts of one CPU: what was done to ACKs, and why others passed; 192 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FabricCounters {
-    done: [u64; STEPS],
-    passed: [u64; REASONS],
-}
-
-/// Powers of two, so that a mask says what the types promise: the kernel's verifier takes no program that
-/// could panic, and a compiler that has lost sight of the types would see to that.
-const STEPS: usize = FabricStep::ALL.len().next_power_of_two();
-const REASONS: usize = FabricPass::ALL.len().next_power_of_two();
-
-impl FabricCounters {
-    /// Counts what became of a packet.
-    #[inline(always)]
-    pub const fn count(&mut self, outcome: Result<FabricStep, FabricPass>) {
-        match outcome {
-            Ok(step) => self.done[step as usize & (STEPS - 1)] += 1,
-            Err(reason) => self.passed[reason as usize & (REASONS - 1)] += 1,
-        }
-    }
-
-    /// How often a step was done.
-    #[must_use]
-    pub const fn done(&self, step: FabricStep) -> u64 {
-        self.done[step as usize]
-    }
-
-    /// How many packets passed for a reason.
-    #[must_use]
-    pub const fn passed(&self, reason: FabricPass) -> u64 {
-        self.passed[reason as usize]
-    }
-
-    /// Adds the counts of another CPU.
-    pub fn add(&mut self, other: &Self) {
-        let sums = self.done.iter_mut().chain(&mut self.passed);
-        for (sum, count) in sums.zip(other.done.iter().chain(&other.passed)) {
-            *sum += *count;
-        }
-    }
 }
 
 /// A VLAN tag of a packet that the kernel keeps beside its bytes, as it does with one tag of each packet
@@ -434,10 +285,7 @@ pub fn enter_leaf<B: BufferMut + ?Sized>(
 }
 
 /// The level of an ACK that no spine has met.
-const NOBODY: Level = match Level::new(0) {
-    Some(level) => level,
-    None => panic!("there is a lowest level"),
-};
+const NOBODY: Level = Level::new(0).expect("there is a lowest level");
 
 /// A pure ACK without VLAN tags, IP options or extension headers.
 struct Ack {
@@ -474,7 +322,7 @@ impl Ack {
         let [ttl] = frame.read(at).ok_or(FabricPass::NotPureAck)?;
         Ok(Self {
             key: FlowKey::new(network.addresses, &header),
-            back: FlowKey::new(swapped(network.addresses), &header),
+            back: FlowKey::new(network.addresses.swapped(), &header),
             is_v6,
             ttl,
             dscp: Dscp::of_traffic_class(network.traffic_class),
@@ -525,24 +373,4 @@ impl Ack {
 #[inline(always)]
 const fn word(head: &[u8; HEAD_BYTES], at: usize) -> u16 {
     u16::from_ne_bytes([head[at], head[at + 1]])
-}
-
-#[inline(always)]
-const fn swapped(addresses: Addresses) -> Addresses {
-    match addresses {
-        Addresses::V4 {
-            source,
-            destination,
-        } => Addresses::V4 {
-            source: destination,
-            destination: source,
-        },
-        Addresses::V6 {
-            source,
-            destination,
-        } => Addresses::V6 {
-            source: destination,
-            destination: source,
-        },
-    }
 }

@@ -24,6 +24,7 @@
 //! | [`config`] | the settings of the policy |
 //! | [`flow_packet`] | the part of a packet that classification looks at |
 //! | [`fragments`] | the flow of a fragment without ports |
+//! | [`packet_selection`] | the packets that two points observe both |
 //! | [`headers`] | the headers of a frame, read as far as splitting needs them |
 //! | [`steer`] | marks a packet for its tunnel, by DSCP or fwmark |
 //! | [`table`] | the flow table: look-up, insertion, eviction, sweep |
@@ -73,6 +74,7 @@ pub mod histogram;
 pub mod models;
 pub mod next_hop;
 pub mod packet;
+pub mod packet_selection;
 pub mod pass_reason;
 pub mod paths;
 pub mod prefix_lengths;

@@ -10,9 +10,7 @@ use crate::dedicated::{DedicatedQueues, OwnShare, SharedModels};
 use crate::egress::Egress;
 use crate::flow::{FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
-use crate::share::{
-    CountedPacket, Cpu, OwnQueues, SharedEgress, SharedQueues, ShortBacklog, Stage,
-};
+use crate::share::{CountedPacket, Cpu, OwnQueues, SharedQueues, ShortBacklog, Stage};
 
 /// Access to the virtual queues of all tunnels, which each host keeps in its own memory.
 pub trait QueueModels: SharedEgress {
@@ -22,6 +20,53 @@ pub trait QueueModels: SharedEgress {
     /// The queues of dedicated tunnels. `None` only where a kernel program finds no map, which
     /// cannot be.
     fn dedicated(&mut self) -> Option<DedicatedQueues<'_, Self::Word>>;
+}
+
+/// Decisions for flows in shared tunnels. A host may run each apart from the rest, which a verifier
+/// thanks it for: [`SharedQueues`] is all there is to it.
+pub trait SharedEgress {
+    /// Chooses the tunnel that a flow starts in.
+    fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole;
+
+    /// Chooses the tunnel of a flow that turns long `here`, was in this stage before, and sent its
+    /// last packet at `last_seen_ns`.
+    fn choose(
+        &mut self,
+        config: &PolicyConfig,
+        here: TunnelRole,
+        was: Stage,
+        last_seen_ns: u64,
+        now_ns: u64,
+    ) -> TunnelRole;
+
+    /// Tells if a flow that was placed `here`, and sent its last packet at `last_seen_ns`, may
+    /// change tunnels with its next one, and has more of the other.
+    fn may_change(
+        &self,
+        config: &PolicyConfig,
+        here: TunnelRole,
+        last_seen_ns: u64,
+        now_ns: u64,
+    ) -> bool;
+
+    /// Sends a packet of a flow that is counted already, and places the flow if it is due.
+    fn send(
+        &mut self,
+        config: &PolicyConfig,
+        entry: &mut FlowEntry,
+        sent: &CountedPacket,
+    ) -> Egress;
+
+    /// Sends a packet of a flow that was placed in `tunnel` before and goes on. Of its entry no
+    /// more is needed than whether the packet is its first of a window of `ActiveFlows`.
+    fn send_placed(
+        &mut self,
+        config: &PolicyConfig,
+        tunnel: TunnelRole,
+        packet: FlowPacket,
+        is_first_of_window: bool,
+        now_ns: u64,
+    ) -> Egress;
 }
 
 /// The queues of dedicated and of shared tunnels, in one value, for a host with one CPU.
@@ -91,10 +136,8 @@ impl SharedEgress for HostQueues {
         entry: &mut FlowEntry,
         sent: &CountedPacket,
     ) -> Egress {
-        let cpu = &mut Cpu {
-            own: &mut self.own_shared,
-            slack_ns: self.slack_ns,
-        };
+        let (own, slack_ns) = (&mut self.own_shared, self.slack_ns);
+        let cpu = &mut Cpu { own, slack_ns };
         self.shared
             .send_seeing(cpu, config, entry, sent, &self.short_backlog)
     }
@@ -107,10 +150,8 @@ impl SharedEgress for HostQueues {
         is_first_of_window: bool,
         now_ns: u64,
     ) -> Egress {
-        let cpu = &mut Cpu {
-            own: &mut self.own_shared,
-            slack_ns: self.slack_ns,
-        };
+        let (own, slack_ns) = (&mut self.own_shared, self.slack_ns);
+        let cpu = &mut Cpu { own, slack_ns };
         self.shared
             .send_placed(cpu, config, tunnel, packet, is_first_of_window, now_ns)
     }

@@ -18,11 +18,13 @@
 //!
 //! A record holds answers only: what leads a packet to the stack is asked for anew each time.
 
+mod kept;
 mod plain;
 
 use crate::buffer::BufferMut;
 use crate::flow::TunnelRole;
 use crate::forward::{FibLookup, Mac, decrement_hops, readdress};
+pub use crate::next_hop::kept::{TunnelHop, TunnelHops};
 pub use crate::next_hop::plain::{NextHops, forward_plain};
 use crate::prefix_lengths::MatchedBits;
 use crate::routing_key::RoutingKey;

@@ -45,6 +45,29 @@ pub enum Addresses {
     },
 }
 
+impl Addresses {
+    /// Returns those of the packets that come back.
+    #[inline(always)]
+    pub(crate) const fn swapped(self) -> Self {
+        match self {
+            Self::V4 {
+                source,
+                destination,
+            } => Self::V4 {
+                source: destination,
+                destination: source,
+            },
+            Self::V6 {
+                source,
+                destination,
+            } => Self::V6 {
+                source: destination,
+                destination: source,
+            },
+        }
+    }
+}
+
 /// The part of an IP packet that a frame holds: all, the first fragment, or a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragment {

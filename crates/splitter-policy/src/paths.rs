@@ -16,10 +16,9 @@ pub use flow_balance::PathId;
 use crate::cpu_queues::SharedWord;
 use crate::flow::Class;
 
-mod comparison;
+mod entering;
 mod heard;
 
-pub use comparison::{Comparison, QueueLook};
 pub use heard::{Behind, FarLeaf, Heard, Unheard, UplinkNumbers};
 
 /// How packets choose among the tunnels of a site: the number of a balancer, as a host has it.
@@ -28,6 +27,8 @@ pub use heard::{Behind, FarLeaf, Heard, Unheard, UplinkNumbers};
 pub struct BalancerNumber(pub u8);
 
 impl BalancerNumber {
+    /// No balancer: packets pass as if nobody chose.
+    pub const NONE: Self = Self(0);
     /// A hash of the flow, weighted.
     pub const ECMP: Self = Self(1);
     /// Chance, for each packet.
@@ -42,7 +43,7 @@ impl BalancerNumber {
     pub const TR: Self = Self(6);
     /// TR to the letter of the paper.
     pub const TR_PAPER: Self = Self(7);
-    /// By the number of flows, once for each.
+    /// None: each flow keeps to the tunnels of its class, next to flows of the other one that choose among all.
     pub const PLACEMENT: Self = Self(8);
 }
 
@@ -68,7 +69,7 @@ pub struct TunnelPath {
     pub mark: u32,
 }
 
-/// The tunnels of a site, and what goes for all of them; 816 bytes.
+/// The tunnels of a site, and what goes for all of them; 896 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SitePaths {
@@ -76,6 +77,9 @@ pub struct SitePaths {
     pub known: u64,
     /// A bit for each tunnel that forwards packets, as far as is known.
     pub usable: u64,
+    /// A bit for each tunnel of a class's own, of short flows and of long ones: where a class does not choose
+    /// among all.
+    pub own: [u64; 2],
     /// A longer silence ends a flowlet, and takes a short flow off a path where short flows are counted.
     pub gap_ns: u64,
     /// By how much later a packet may arrive for the sake of [order](EarliestArrival::patience_ns).
@@ -91,6 +95,8 @@ pub struct SitePaths {
     pub hears: u32,
     /// The tunnels, in the order of the configuration.
     pub tunnels: [TunnelPath; MAX_PATHS],
+    /// The numbers of their devices; 0 where there is none.
+    pub devices: [u32; MAX_PATHS],
 }
 
 /// The virtual queues in front of the tunnels: when the last byte of each would have left by the rate alone,
@@ -206,7 +212,7 @@ impl<W: SharedWord> TunnelQueues<W> {
         self.of[ALL][path.index()].get()
     }
 
-    /// Mends what the queue in front of a tunnel holds by [so much](Comparison::look) at a time, and counts that.
+    /// Mends what the queue in front of a tunnel holds by so much, as a look at the queue itself says, and counts that.
     /// Packets that come at the same time are not lost to it.
     pub fn correct(&self, path: PathId, correction_ns: i64, now_ns: u64) {
         let index = path.index();

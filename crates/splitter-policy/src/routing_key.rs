@@ -16,4 +16,18 @@ pub trait RoutingKey {
 
     /// Its bytes, from the IP header on.
     fn packet_bytes(&self) -> usize;
+
+    /// A hash of the packet's flow, which only those who know the seed can foresee.
+    #[inline(always)]
+    fn flow_hash(&self, seed: u64) -> u32 {
+        // Odd, and without a pattern.
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mix = |mixed: u64, word: u64| {
+            let mixed = (mixed ^ word).wrapping_mul(FACTOR);
+            mixed ^ mixed >> 32
+        };
+        let ([a, b], [ports, c, d]) = (self.destination(), self.beyond());
+        let mixed = mix(mix(mix(mix(mix(seed, a), b), c), d), ports);
+        (mixed.wrapping_mul(FACTOR) >> 32) as u32
+    }
 }

@@ -34,6 +34,7 @@
 
 mod crowd;
 mod growth;
+mod place;
 mod start;
 
 use crate::config::PolicyConfig;
@@ -44,55 +45,7 @@ use crate::flow::{Class, FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
 pub use crowd::Stage;
 use crowd::{Crowd, has_more};
-use flow_balance::ServiceTime;
-use flow_balance::{ActiveFlows, Activity, Placement, RoundRobin};
-
-/// Decisions for flows in shared tunnels. A host may run each apart from the rest, which a verifier
-/// thanks it for: [`SharedQueues`] is all there is to it.
-pub trait SharedEgress {
-    /// Chooses the tunnel that a flow starts in.
-    fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole;
-
-    /// Chooses the tunnel of a flow that turns long `here`, was in this stage before, and sent its
-    /// last packet at `last_seen_ns`.
-    fn choose(
-        &mut self,
-        config: &PolicyConfig,
-        here: TunnelRole,
-        was: Stage,
-        last_seen_ns: u64,
-        now_ns: u64,
-    ) -> TunnelRole;
-
-    /// Tells if a flow that was placed `here`, and sent its last packet at `last_seen_ns`, may
-    /// change tunnels with its next one, and has more of the other.
-    fn may_change(
-        &self,
-        config: &PolicyConfig,
-        here: TunnelRole,
-        last_seen_ns: u64,
-        now_ns: u64,
-    ) -> bool;
-
-    /// Sends a packet of a flow that is counted already, and places the flow if it is due.
-    fn send(
-        &mut self,
-        config: &PolicyConfig,
-        entry: &mut FlowEntry,
-        sent: &CountedPacket,
-    ) -> Egress;
-
-    /// Sends a packet of a flow that was placed in `tunnel` before and goes on. Of its entry no
-    /// more is needed than whether the packet is its first of a window of [`ActiveFlows`].
-    fn send_placed(
-        &mut self,
-        config: &PolicyConfig,
-        tunnel: TunnelRole,
-        packet: FlowPacket,
-        is_first_of_window: bool,
-        now_ns: u64,
-    ) -> Egress;
-}
+use flow_balance::{ActiveFlows, Activity, Placement, RoundRobin, ServiceTime};
 
 /// Access to the queues that are modelled here, as far as a host has any.
 pub trait ShortBacklog {
@@ -164,14 +117,14 @@ const ROUND_TRIPS: u64 = 4;
 const FULL_PACKET_BYTES: u64 = 1_514;
 
 impl<W: SharedWord> SharedQueues<W> {
-    /// Chooses as [`SharedEgress::start`] has it.
+    /// Chooses as [`SharedEgress::start`](crate::models::SharedEgress::start) has it.
     #[inline(always)]
     pub fn start(&mut self, config: &PolicyConfig, now_ns: u64) -> TunnelRole {
         let next = self.take_turn(config, now_ns);
         self.start_near(config, next, now_ns)
     }
 
-    /// Chooses as [`SharedEgress::choose`] has it.
+    /// Chooses as [`SharedEgress::choose`](crate::models::SharedEgress::choose) has it.
     #[inline(always)]
     pub fn choose(
         &mut self,
@@ -192,7 +145,7 @@ impl<W: SharedWord> SharedQueues<W> {
         chosen
     }
 
-    /// Tells what [`SharedEgress::may_change`] asks.
+    /// Tells what [`SharedEgress::may_change`](crate::models::SharedEgress::may_change) asks.
     #[inline(always)]
     pub fn may_change(
         &self,
@@ -211,7 +164,7 @@ impl<W: SharedWord> SharedQueues<W> {
         has_more(competition(there), competition(here))
     }
 
-    /// Sends a packet as [`SharedEgress::send_placed`] does.
+    /// Sends a packet as [`SharedEgress::send_placed`](crate::models::SharedEgress::send_placed) does.
     #[inline(always)]
     pub fn send_placed(
         &mut self,
@@ -240,7 +193,8 @@ impl<W: SharedWord> SharedQueues<W> {
         }
     }
 
-    /// Sends a packet as [`SharedEgress::send`] does, for a host that may see its real queues.
+    /// Sends a packet as [`SharedEgress::send`](crate::models::SharedEgress::send) does, for a host that may
+    /// see its real queues.
     #[inline(always)]
     pub fn send_seeing(
         &mut self,
@@ -301,52 +255,6 @@ impl<W: SharedWord> SharedQueues<W> {
             queue_class: Class::Short,
             tunnel,
         }
-    }
-
-    /// Places a long flow, or changes its tunnel if it waits for that.
-    #[inline(always)]
-    fn place(
-        &mut self,
-        config: &PolicyConfig,
-        entry: &mut FlowEntry,
-        sent: &CountedPacket,
-        backlog: &impl ShortBacklog,
-    ) -> Option<FlowEvent> {
-        if entry.class() == Class::Short || !sent.packet.carries_data() {
-            return None;
-        }
-        // With two tunnels there is no need to remember which one it waits for.
-        let how = if sent.chosen == Some(entry.tunnel()) {
-            FlowEvent::KeptTunnel
-        } else if self.has_drained(config, entry, sent.now_ns, backlog) {
-            entry.flags ^= FlowEntry::ON_LONG_TUNNEL;
-            FlowEvent::HandedOverDrained
-        } else if has_waited_enough(config, entry, sent.now_ns) {
-            FlowEvent::KeptTunnelAtMaxWait
-        } else {
-            return None;
-        };
-        entry.flags |= FlowEntry::PLACED;
-        Some(how)
-    }
-
-    /// Changes the tunnel of a flow that was placed before, if it may.
-    #[inline(always)]
-    fn change(
-        &mut self,
-        config: &PolicyConfig,
-        entry: &mut FlowEntry,
-        sent: &CountedPacket,
-    ) -> Option<FlowEvent> {
-        let (here, now_ns) = (entry.tunnel(), sent.now_ns);
-        let has_turns = entry.changes < FlowEntry::MOST_CHANGES && sent.packet.carries_data();
-        if !has_turns || !self.may_change(config, here, sent.last_seen_ns, now_ns) {
-            return None;
-        }
-        self.note(here.other(), Stage::Lasting, Activity::ENTERS, now_ns);
-        entry.flags ^= FlowEntry::ON_LONG_TUNNEL;
-        entry.changes += 1;
-        Some(FlowEvent::ChangedTunnelLater)
     }
 
     /// The flows that last in each tunnel.
@@ -415,34 +323,6 @@ impl<W: SharedWord> SharedQueues<W> {
         is_modelled || leaves_ns >= now_ns + service.of(bytes) + config.drain_margin_ns
     }
 
-    /// Notes what a packet of a placed flow says of its part in the tunnel.
-    #[inline(always)]
-    fn note_placed(
-        &mut self,
-        tunnel: TunnelRole,
-        entry: &FlowEntry,
-        sent: &CountedPacket,
-        hand_over: Option<FlowEvent>,
-    ) {
-        let now_ns = sent.now_ns;
-        if let Some(FlowEvent::KeptTunnelAtMaxWait) = hand_over {
-            self.crowds[tunnel.other() as usize].leave(Stage::Lasting, sent.last_seen_ns, now_ns);
-            self.note(tunnel, Stage::Lasting, Activity::ENTERS, now_ns);
-        }
-        let is_first_of_window = ActiveFlows::is_first_of_window(sent.last_seen_ns, now_ns);
-        if sent.packet.flags.closes() && !entry.is_finished() {
-            // One that is placed with this packet has just entered.
-            let counted_ns = if hand_over.is_some() {
-                now_ns
-            } else {
-                sent.last_seen_ns
-            };
-            self.crowds[tunnel as usize].leave(Stage::Lasting, counted_ns, now_ns);
-        } else if hand_over.is_none() && is_first_of_window {
-            self.note(tunnel, Stage::Lasting, Activity::RENEWS, now_ns);
-        }
-    }
-
     /// Puts a packet into the modelled queue of the long class.
     #[inline(always)]
     fn enqueue_long(
@@ -481,15 +361,6 @@ impl<W: SharedWord> SharedQueues<W> {
         let index = tunnel as usize;
         self.short[index].send(sent, &mut cpu.own.short[index], cpu.slack_ns)
     }
-}
-
-/// A long flow has been in the short class long enough: in time, or in what the threshold counts. A
-/// flow that grows from round trip to round trip has paused by then, unless the path is so short
-/// that it never does.
-#[inline(always)]
-fn has_waited_enough(config: &PolicyConfig, entry: &FlowEntry, now_ns: u64) -> bool {
-    now_ns >= entry.long_since_ns + config.max_wait_ns
-        || config.exceeds_threshold(entry.threshold(), entry.packets / 2, entry.bytes / 2)
 }
 
 /// The tunnel for packets that are meant for this one: the other if only that

@@ -9,7 +9,7 @@ use splitter_policy::dscp::Dscp;
 use splitter_policy::egress_counts::{EgressCounts, Marked};
 use splitter_policy::flow::{Class, FlowKey, Seeds, TunnelRole};
 use splitter_policy::forward::{Fallback, Mac, target};
-use splitter_policy::next_hop::Generation;
+use splitter_policy::next_hop::{Generation, TunnelHop, TunnelHops};
 use splitter_policy::packet::{Network, Transport};
 use splitter_policy::pass_reason::PassReason;
 use splitter_policy::paths::{SitePaths, UplinkNumbers};
@@ -68,7 +68,7 @@ const BOOTED_TICKS: u64 = 1_000_000;
 
 /// Numbers of devices: of the site, and of the tunnel that the routes lead to.
 const SITE: u32 = 2;
-const TUNNEL: u32 = 7;
+pub(crate) const TUNNEL: u32 = 7;
 
 /// Where the tunnel stands among the devices that packets can be put into.
 const TARGET_SLOT: u32 = 3;
@@ -196,6 +196,29 @@ impl Border {
         self.set("LAN_ADDRESSES", &SITE, &Mac::new(OWN_ADDRESS))
     }
 
+    /// Has routing lead packets of this traffic class by the tunnel, and all others by another one.
+    ///
+    /// # Errors
+    /// When the object has no such maps.
+    pub fn part_ways(&mut self, traffic_class: u8) -> Result<()> {
+        const OTHER: u32 = TUNNEL + 1;
+        const OTHER_SLOT: u32 = TARGET_SLOT + 1;
+        let kernel = &mut self.machine.kernel;
+        kernel.route_of = kernel.route.map(|route| (traffic_class, route));
+        kernel.route = kernel.route.map(|route| Route {
+            device: OTHER,
+            ..route
+        });
+        let device = [OTHER.to_ne_bytes(), [0; 4]].concat();
+        let machine = &mut self.machine;
+        machine.set("TARGETS", &OTHER_SLOT.to_ne_bytes(), &device)?;
+        for tunnel in TunnelRole::ALL {
+            let key = target(OTHER, tunnel).to_ne_bytes();
+            machine.set("TARGET_SLOTS", &key, &OTHER_SLOT.to_ne_bytes())?;
+        }
+        Ok(())
+    }
+
     /// Has the program believe what it notes of next hops from now on, with routes as a border has them:
     /// by default over the tunnel, and in the octet of the destinations one that is longer than usual.
     ///
@@ -222,6 +245,24 @@ impl Border {
     /// When the object has no such map.
     pub fn balance(&mut self, site: &SitePaths) -> Result<()> {
         self.set("SITE_PATHS", &0, site)
+    }
+
+    /// Has packets that choose be redirected into the tunnels, all of whose next hops are behind one device.
+    ///
+    /// # Errors
+    /// When the object has no such map.
+    pub fn keep_hops(&mut self) -> Result<()> {
+        let hop = TunnelHop {
+            device: TUNNEL,
+            slot: TARGET_SLOT,
+            link: [7; 12],
+        };
+        let hops = TunnelHops {
+            mtu: 1_500,
+            hops: [hop; flow_balance::MAX_PATHS],
+        };
+        self.set("TUNNEL_HOPS", &0, &hops)?;
+        self.set("TUNNEL_HOPS", &1, &hops)
     }
 
     /// Has spines report: of their ports to the leaf that all IPv4 and IPv6 lies at, by the tunnels' own numbers.
@@ -253,6 +294,16 @@ impl Border {
         self.metadata.handed_to = TUNNEL;
         self.set_number("SITE_DEVICES", SITE)?;
         self.set("EGRESS", &TUNNEL, &EgressCounts::ZERO)
+    }
+
+    /// Hands packets of the border's own to a tunnel's device, as [`Border::leave_by_tunnel`] does those of the site.
+    ///
+    /// # Errors
+    /// When the object has no such maps.
+    pub fn leave_by_tunnel_unasked(&mut self) -> Result<()> {
+        self.leave_by_tunnel()?;
+        self.metadata.came_in_by = 0;
+        Ok(())
     }
 
     /// Hands packets from a tunnel to a device of the site.
@@ -300,10 +351,13 @@ impl Border {
     fn verdict(&self, verdict: u32) -> &'static str {
         // `XDP_*`, or `TCX_*`.
         match (self.program, verdict) {
-            ("split" | "redirect", 1) | ("mark" | "mark_balanced", 2) => "drop",
-            ("split" | "redirect", 2) => "pass",
-            ("redirect", 4) => "redirect",
-            ("mark" | "mark_balanced" | "count_egress" | "tap", u32::MAX) => "next",
+            ("split" | "redirect" | "redir_balanced", 1)
+            | ("mark" | "mark_balanced" | "split_balanced", 2) => "drop",
+            ("split" | "redirect" | "redir_balanced", 2) => "pass",
+            ("redirect" | "redir_balanced", 4) => "redirect",
+            ("mark" | "mark_balanced" | "split_balanced" | "count_egress" | "tap", u32::MAX) => {
+                "next"
+            }
             _ => "an unknown verdict",
         }
     }

@@ -57,6 +57,8 @@ impl Context {
             // `vlan_present`: no tag beside the bytes.
             (Hook::TrafficControl, 20) => 0,
             (Hook::TrafficControl, 40) => handed_to.into(),
+            // `wire_len`
+            (Hook::TrafficControl, 160) => length_of_frame,
             // `gso_segs`: no aggregate.
             (Hook::TrafficControl, 164) => 0,
             _ => return Err(Fault::Context { offset, length }),

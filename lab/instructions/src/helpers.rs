@@ -15,6 +15,8 @@ pub struct Kernel {
     pub monotonic_ns: u64,
     /// Where the routes lead, as the kernel answers a FIB lookup; `None` where there is none.
     pub route: Option<Route>,
+    /// Where they lead packets of this traffic class instead.
+    pub route_of: Option<(u8, Route)>,
 }
 
 /// The answer to a FIB lookup.
@@ -161,11 +163,19 @@ fn map_of(machine: &Machine, address: u64) -> Result<usize, Fault> {
 fn look_up_route(machine: &mut Machine, question: u64, length: u64) -> Result<u64, Fault> {
     const BYTES: u64 = 64;
     const NOT_FORWARDED: u64 = 4;
+    const AF_INET: u8 = 2;
     if length & 0xffff_ffff != BYTES {
         return Ok(negative(22));
     }
     let bytes = machine.memory.bytes_mut(question, BYTES as usize)?;
-    let Some(route) = machine.kernel.route else {
+    // `tos`, or `flowinfo` behind the version.
+    let traffic_class = match bytes[0] {
+        AF_INET => bytes[12],
+        _ => bytes[12] << 4 | bytes[13] >> 4,
+    };
+    let of_class = machine.kernel.route_of;
+    let of_class = of_class.filter(|(class, _)| *class == traffic_class);
+    let Some(route) = of_class.map(|(_, route)| route).or(machine.kernel.route) else {
         return Ok(NOT_FORWARDED);
     };
     bytes[8..12].copy_from_slice(&route.device.to_le_bytes());

@@ -5,7 +5,7 @@ use splitter_policy::counters::Counters;
 use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::fabric::{Agreement, FabricCounters};
 use splitter_policy::forward::Mac;
-use splitter_policy::next_hop::Generation;
+use splitter_policy::next_hop::{Generation, TunnelHops};
 use splitter_policy::paths::{SitePaths, UplinkNumbers};
 use splitter_policy::prefix_lengths::PrefixLengths;
 use splitter_policy::reverse::ReverseEntry;
@@ -36,6 +36,7 @@ plain_data!(
     ReverseEntry,
     Settings,
     SitePaths,
+    TunnelHops,
     UplinkNumbers,
     u64
 );

@@ -16,7 +16,8 @@ use splitter_policy::paths::{
 };
 use splitter_policy::sites::SiteKey;
 
-use super::{Asked, BALANCER, ETH_P_IPV6, SEED, asked, asked_of, look, mark_and_count};
+use super::redirected::taken;
+use super::{Asked, ETH_P_IPV6, SEED, asked, asked_of, is_used, look, mark_and_count};
 use crate::word::KernelWord;
 
 /// The fabric's map of what spines have reported, by the number of the leaf that their ports lead to.
@@ -48,9 +49,29 @@ const HEARS: u64 = 2;
 /// Chooses by TR, and has the packet take the path.
 #[inline(always)]
 pub(super) fn forward(context: *mut __sk_buff, class: u64) {
-    if forward_by_tr(context, class, 1) == HEARS && forward_by_reports(context) == 0 {
-        forward_by_tr(context, class, 0);
+    let is_sent = match forward_by_tr(context, class, 1) {
+        HEARS => forward_by_reports(context) != 0 || forward_by_tr(context, class, 0) != 0,
+        sent => sent != 0,
+    };
+    if is_used(BalancerNumber::LETFLOW) && is_sent {
+        note_flowlet();
     }
+}
+
+/// Has LetFlow, by which the other class chooses, know by which tunnel a packet went. By itself, for the search above has
+/// no registers to spare.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn note_flowlet() -> u64 {
+    if !is_used(BalancerNumber::LETFLOW) {
+        return 0;
+    }
+    let noted = asked().and_then(|asked| {
+        let path = PathId::from_low_bits(*asked.chosen);
+        asked.slot()?.note_flowlet(path, asked.packet.now_ns);
+        Some(())
+    });
+    noted.map_or(0, |()| 1)
 }
 
 /// Chooses by the queues here, and has the packet take the path: all at once, for it is little. With `may_hear` it
@@ -76,7 +97,7 @@ pub extern "C" fn forward_by_tr(context: *mut __sk_buff, class: u64, may_hear: u
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn forward_by_reports(context: *mut __sk_buff) -> u64 {
-    if BalancerNumber(BALANCER.load()) != BalancerNumber::TR {
+    if !is_used(BalancerNumber::TR) {
         return 0;
     }
     forward_hearing(context).map_or(0, |()| 1)
@@ -127,6 +148,37 @@ fn forward_in_order<B: Behind>(
     let skb = unsafe { &mut *context };
     mark_and_count(skb, &asked, path, [slot.note(path), earliest.is_held()])?;
     Some(path)
+}
+
+/// Chooses for a packet that XDP puts into its tunnel, by the queues here, and enters the tunnel's.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub extern "C" fn choose_tr() -> u64 {
+    if !is_used(BalancerNumber::TR) {
+        return 0;
+    }
+    asked().and_then(choose_in_order).map_or(0, |()| 1)
+}
+
+/// The steps of [`forward_in_order`] where nothing is marked. By themselves, for of both in one the compiler makes what the
+/// verifier does not come to the end of.
+#[inline(always)]
+fn choose_in_order(asked: Asked<'_>) -> Option<()> {
+    let paths = asked.paths.with_behind(Unheard);
+    let balancer = EarliestArrival {
+        patience_ns: paths.site().patience_ns,
+        seed: SEED,
+    };
+    let slot = asked.slot()?;
+    let flow: &mut TrFlow = slot.flow();
+    let mut earliest = balancer.find(&flow.order, &paths, &asked.packet);
+    *asked.chosen = earliest.path.index() as u64;
+    // SAFETY: valid, as a reference is.
+    earliest.path = PathId::from_low_bits(unsafe { (&raw const *asked.chosen).read_volatile() });
+    let path = earliest.path;
+    paths.send_in_order(earliest, asked.packet.bytes, &mut flow.order);
+    *asked.chosen = taken(path, [slot.note(path), earliest.is_held()]);
+    Some(())
 }
 
 /// What lies at no leaf.

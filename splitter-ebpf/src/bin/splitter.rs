@@ -5,22 +5,16 @@
 use core::hint::black_box;
 
 use aya_ebpf::bindings::xdp_action::{XDP_DROP, XDP_PASS, XDP_REDIRECT};
-use aya_ebpf::btf_maps::{Array, HashMap};
+use aya_ebpf::btf_maps::Array;
 use aya_ebpf::macros::{btf_map, classifier, xdp};
 use aya_ebpf::programs::{TcContext, XdpContext};
-use splitter_ebpf::frame::Frame;
-use splitter_ebpf::{balance, clock, egress, pipeline, redirect, verdict_log};
+use splitter_ebpf::frame::DscpContext;
+use splitter_ebpf::{balance, clock, egress, pipeline, redirect, tap, verdict_log};
 use splitter_policy::clock::ClockReading;
-use splitter_policy::flow::{FlowKey, FlowKeyV6, TapEntry};
-use splitter_policy::packet::{Network, Transport};
 use splitter_policy::split::Outcome;
 
 #[btf_map]
 static CLOCK_READING: Array<ClockReading, 1> = Array::new();
-
-/// Flows that passed a tap, of both families.
-#[btf_map]
-static TAPPED: HashMap<FlowKeyV6, TapEntry, 65_536> = HashMap::new();
 
 // What is returned where a map is not there is hidden from the compiler: it would keep the number on the stack
 // from the first such place on, for all others.
@@ -60,14 +54,30 @@ pub fn mark(context: TcContext) -> i32 {
 #[classifier]
 #[inline(always)]
 pub fn mark_balanced(context: TcContext) -> i32 {
-    let Some(outcome) = pipeline::split(&context) else {
-        return black_box(NEXT);
-    };
-    verdict_log::write_skb(&context, outcome);
+    match pipeline::split(&context) {
+        Some(outcome) => choose_after(&context, outcome),
+        None => black_box(NEXT),
+    }
+}
+
+/// Marks the class by the DSCP, as [`split`] does, and the tunnel that each packet is to take by its fwmark, which XDP
+/// cannot set.
+#[classifier]
+#[inline(always)]
+pub fn split_balanced(context: TcContext) -> i32 {
+    match pipeline::split(&DscpContext(&context)) {
+        Some(outcome) => choose_after(&context, outcome),
+        None => black_box(NEXT),
+    }
+}
+
+#[inline(always)]
+fn choose_after(context: &TcContext, outcome: Outcome) -> i32 {
+    verdict_log::write_skb(context, outcome);
     match outcome {
         Outcome::Dropped => return SHOT,
-        Outcome::Split { class, .. } => balance::choose(&context, Some(class)),
-        Outcome::Passed(_) => balance::choose(&context, None),
+        Outcome::Split { class, .. } => balance::choose(context, Some(class)),
+        Outcome::Passed(_) => balance::choose(context, None),
     }
     NEXT
 }
@@ -88,6 +98,23 @@ pub fn redirect(context: XdpContext) -> u32 {
     }
 }
 
+/// Redirects as [`redirect`] does, each packet into the tunnel that it chooses among those of the site.
+#[xdp(frags)]
+#[inline(always)]
+pub fn redir_balanced(context: XdpContext) -> u32 {
+    let Some(outcome) = pipeline::split(&context) else {
+        return black_box(XDP_PASS);
+    };
+    verdict_log::write_xdp(&context, outcome);
+    match outcome {
+        Outcome::Split { class, tunnel } if redirect::redirect_chosen(&context, class, tunnel) => {
+            XDP_REDIRECT
+        }
+        Outcome::Dropped => XDP_DROP,
+        Outcome::Split { .. } | Outcome::Passed(_) => XDP_PASS,
+    }
+}
+
 /// `TC_ACT_SHOT`, and `TCX_DROP`: the packet is dropped.
 const SHOT: i32 = 2;
 /// `TCX_NEXT`: lets the next program of the chain run.
@@ -102,37 +129,12 @@ pub fn count_egress(context: TcContext) -> i32 {
 }
 
 /// Notes when each TCP flow's first and last packet pass an interface, at
-/// ingress or egress, for completion times as the paper measures them.
+/// ingress or egress, for completion times as the paper measures them; and when
+/// each packet does that is selected.
 #[classifier]
 pub fn tap(context: TcContext) -> i32 {
-    note_passage(&context);
+    tap::note(&context);
     NEXT
-}
-
-#[inline(always)]
-fn note_passage(context: &TcContext) -> Option<()> {
-    let buffer = Frame::new(context);
-    let network = Network::parse(&buffer).ok()?;
-    let Ok(Transport::Tcp(tcp)) = Transport::parse(&buffer, &network) else {
-        return None;
-    };
-    let key = FlowKey::new(network.addresses, &tcp).as_v6();
-    let (now_ns, bytes) = (clock::monotonic_ns(), network.frame_bytes as u64);
-    let Some(entry) = TAPPED.get_ptr_mut(&key) else {
-        let first = TapEntry {
-            first_ns: now_ns,
-            last_ns: now_ns,
-            packets: 1,
-            bytes,
-        };
-        return TAPPED.insert(&key, &first, 0).ok();
-    };
-    // SAFETY: the value stays mapped while the program runs; plain integers.
-    let entry = unsafe { &mut *entry };
-    entry.last_ns = now_ns;
-    entry.packets += 1;
-    entry.bytes += bytes;
-    Some(())
 }
 
 /// Reads both clocks at once. Only ever run by the agent, never attached.

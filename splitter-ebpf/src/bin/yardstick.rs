@@ -43,10 +43,14 @@ pub fn bare_pass(_: XdpContext) -> u32 {
 
 /// Defines the programs that count in an LRU hash, those that split, and those
 /// that do neither, in front of the same changes to the buffer.
+///
+/// Each is one function, as those that ship are: a compiler that may choose calls the larger ones, which
+/// takes 6 to 8 ns where returns are guarded.
 macro_rules! programs {
     ($($(#[$about:meta])* $name:ident: $body:expr, $renewal:expr;)*) => {$(
         $(#[$about])*
         #[xdp(frags)]
+        #[inline(always)]
         pub fn $name(context: XdpContext) -> u32 {
             let body: fn(&XdpContext) -> Option<()> = $body;
             let renewal: fn(&XdpContext) -> Option<()> = $renewal;

@@ -20,6 +20,9 @@ use crate::routing_key::RoutingKey;
 
 /// The records of next hops that a host keeps, and what it knows of them.
 pub trait NextHops {
+    /// False where the path of a segment is only looked for, and its frame left as it is.
+    const FORWARDS: bool = true;
+
     /// Tells how much of a packet routing looks at.
     fn prefix_lengths(&self) -> &PrefixLengths;
 
@@ -35,10 +38,15 @@ pub trait NextHops {
 
     /// Has the frame put into the device at a slot; `None` where there is none any more.
     fn redirect(&self, slot: u32) -> Option<()>;
+
+    /// Notes a segment for which there is a record.
+    #[inline(always)]
+    fn note<K: RoutingKey>(&self, _: &K, _: &IpStart) {}
 }
 
 /// Forwards a plain TCP segment that came in by `device`, for a tunnel, towards the next hop that a record has. Returns
-/// the slot of its device, and what is counted there. `None`, and the frame as it was, for all else: then a
+/// the slot of its device, and what is counted there; only looks for it where the host [does not forward](NextHops::FORWARDS).
+/// `None`, and the frame as it was, for all else: then a
 /// [`FibLookup`](crate::forward::FibLookup) says what becomes of it.
 #[inline(always)]
 pub fn forward_plain<B: BufferMut + ?Sized, R: NextHops>(
@@ -71,8 +79,11 @@ fn forward_family<F: Family, B: BufferMut + ?Sized, R: NextHops>(
     let record = answer(&key, tunnel, to, records)?;
     let ip = key.ip_start();
     records.redirect(record.slot())?;
-    F::decrement_hops(frame)?;
-    readdress(frame, record.link)?;
+    records.note(&key, &ip);
+    if R::FORWARDS {
+        F::decrement_hops(frame)?;
+        readdress(frame, record.link)?;
+    }
     Some((record.slot(), ip))
 }
 

@@ -253,10 +253,37 @@ fn record_makes_of_a_frame_what_the_answer_would() {
         record.forward(by_record.as_mut_slice()).expect("fits");
         answer.forward(by_answer.as_mut_slice()).expect("fits");
         assert_eq!(by_record, by_answer);
+        let mut by_tunnel = frame.clone();
+        let hop = TunnelHop {
+            link: answer.link_addresses(),
+            ..TunnelHop::default()
+        };
+        hop.forward(by_tunnel.as_mut_slice()).expect("fits");
+        assert_eq!(by_tunnel, by_answer);
         assert_eq!(by_record[..12], [7, 8, 9, 10, 11, 12, 1, 2, 3, 4, 5, 6]);
         assert_eq!(record.slot(), 3);
         let name = neighbour(answer.next_hop(), record.slot());
         assert_eq!(name.to_le_bytes(), [7, 8, 9, 10, 11, 12, 3, 0]);
+    }
+}
+
+#[test]
+fn hash_of_a_flow_is_of_all_that_tells_flows_apart_and_of_the_seed() {
+    // Addresses and ports; and class, flow label and hops to go, which one flow may change.
+    for (frame, places, beside) in [
+        (v4(), [26, 29, 30, 33, 34, 37], [15, 22, 22]),
+        (v6(), [22, 37, 38, 53, 54, 57], [15, 17, 21]),
+    ] {
+        let hash = |frame: &[u8], seed| asked(frame, DEVICE).flow_hash(seed);
+        let changed = |at: usize| {
+            let mut frame = frame.clone();
+            frame[at] ^= 2;
+            hash(&frame, 1)
+        };
+        let own = hash(&frame, 1);
+        assert_ne!(hash(&frame, 2), own);
+        assert!(places.into_iter().all(|at| changed(at) != own));
+        assert!(beside.into_iter().all(|at| changed(at) == own));
     }
 }
 

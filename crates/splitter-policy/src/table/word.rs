@@ -13,10 +13,7 @@ pub struct Word(AtomicU64);
 /// knows none below its fourth instruction set (Linux 6.15); a volatile one is
 /// the same there.
 #[cfg(target_arch = "bpf")]
-#[allow(
-    unsafe_code,
-    reason = "see above; both are of a word that only this type can reach"
-)]
+#[allow(unsafe_code, reason = "see above; only this type can reach the word")]
 impl Word {
     /// Reads the word as it is now.
     #[inline(always)]

@@ -7,12 +7,18 @@ use splitter_policy::paths::{SitePaths, TunnelPath, UplinkNumbers};
 
 use super::rated::gigabit;
 use super::{FAMILIES, LONG, Path, Segment, eager};
+use crate::border::TUNNEL;
 
 pub(super) fn paths() -> Vec<Path> {
     let of = |(family, frame)| [4, 16].map(|tunnels| by_tr(tunnels, family, frame));
     let heard = |(family, frame)| by_reports(family, frame);
+    let marked = |(family, frame)| by_dscp(family, frame);
     let all = FAMILIES.into_iter().flat_map(of);
-    all.chain(FAMILIES.into_iter().map(heard)).collect()
+    let redirected = |(family, frame)| past_stack(family, frame);
+    let more = FAMILIES
+        .into_iter()
+        .flat_map(|it| [heard(it), marked(it), redirected(it)]);
+    all.chain(more).collect()
 }
 
 /// A packet of a long flow by `balance = "tr"` that takes the next tunnel, for the nearest one's spine is full.
@@ -69,8 +75,58 @@ fn by_tr(tunnels: usize, family: &str, frame: Segment) -> Path {
     )
 }
 
+/// The same among four tunnels, where the class is in the packet's DSCP.
+fn by_dscp(family: &str, frame: Segment) -> Path {
+    Path::new(
+        format!("dscp_tr_4_known_long_{family}"),
+        "split_balanced",
+        eager(),
+        &["next", "Long on Long", "dscp 2", "fwmark 0x10000"],
+        move |border| {
+            border.balance(&site(4))?;
+            border.send_times(&frame(1), LONG)?;
+            // Nothing waits in front of any.
+            border.pass_ticks(10);
+            border.measure(&frame(1))
+        },
+    )
+}
+
+/// The traffic class of long packets, whose DSCP is 2.
+const LONG_CLASS: u8 = 2 << 2;
+
+/// The same where packets are redirected, and there are records of where routing leads each class.
+fn past_stack(family: &str, frame: Segment) -> Path {
+    Path::new(
+        format!("redirect_tr_4_known_long_{family}"),
+        "redir_balanced",
+        eager(),
+        &[
+            "redirect",
+            "Long on Long",
+            "redirected",
+            &format!("left Long {family}"),
+            "dscp 2",
+            "readdressed",
+        ],
+        move |border| {
+            let mut site = site(4);
+            site.devices = [TUNNEL; flow_balance::MAX_PATHS];
+            border.balance(&site)?;
+            border.redirect()?;
+            border.part_ways(LONG_CLASS)?;
+            border.keep_hops()?;
+            border.vouch()?;
+            border.send_times(&frame(1), LONG)?;
+            // Nothing waits in front of any.
+            border.pass_ticks(10);
+            border.measure(&frame(1))
+        },
+    )
+}
+
 /// A site with so many tunnels, of which the second is the nearest.
-fn site(tunnels: usize) -> SitePaths {
+pub(super) fn site(tunnels: usize) -> SitePaths {
     let all = (1 << tunnels) - 1;
     let mut site = SitePaths {
         known: all,

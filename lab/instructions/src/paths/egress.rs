@@ -3,7 +3,9 @@
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::flow::Class;
 
+use super::balanced::site;
 use super::{Course, FAMILIES, Path, SHORT, SYN, Segment, eager, segment};
+use crate::border::TUNNEL;
 use crate::packet::Ip;
 
 pub(super) fn paths() -> Vec<Path> {
@@ -38,6 +40,13 @@ fn of_family((family, frame): (&'static str, Segment)) -> Vec<Path> {
         border.leave_by_tunnel()?;
         border.measure(&marked_long(frame(1)))
     });
+    let own_at_tunnel: Course = Box::new(move |border| {
+        let mut choosing = site(4);
+        choosing.devices[3] = TUNNEL;
+        border.balance(&choosing)?;
+        border.leave_by_tunnel_unasked()?;
+        border.measure(&frame(1))
+    });
     let at_site: Course = Box::new(move |border| {
         border.leave_by_site()?;
         border.send_times(&frame(1), SHORT)?;
@@ -53,6 +62,11 @@ fn of_family((family, frame): (&'static str, Segment)) -> Vec<Path> {
             "count_at_tunnel",
             &["next", &format!("left Long {family}")],
             at_tunnel,
+        ),
+        counted(
+            "count_own_at_tunnel",
+            &["next", &format!("left Other {family}")],
+            own_at_tunnel,
         ),
         counted("count_at_site", &["next", "came back"], at_site),
         counted(

@@ -249,6 +249,7 @@ pub fn live_redirect(_: XdpContext) -> u32 {
 
 /// Splits a frame, and drops it.
 #[xdp(frags)]
+#[inline(always)]
 pub fn live_split_drop(context: XdpContext) -> u32 {
     pipeline::split(&context);
     drop_arrived()

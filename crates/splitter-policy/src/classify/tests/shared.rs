@@ -7,7 +7,7 @@ use crate::config::{PolicyConfig, TunnelUse};
 use crate::counters::FlowEvent;
 use crate::flow::{Class, FlowEntry, TunnelRole};
 use crate::flow_packet::FlowPacket;
-use crate::models::HostQueues;
+use crate::models::{HostQueues, SharedEgress};
 use crate::packet::TcpFlags;
 use crate::share::*;
 use crate::thresholds::Thresholds;

@@ -48,6 +48,42 @@ impl NextHops for Records {
     }
 }
 
+/// Who only looks for the paths of segments, and what was noted of the last.
+struct Looking<'a> {
+    records: &'a Records,
+    noted: Cell<Option<(u32, IpStart)>>,
+}
+
+const SEED: u64 = 7;
+
+impl NextHops for Looking<'_> {
+    const FORWARDS: bool = false;
+
+    fn prefix_lengths(&self) -> &PrefixLengths {
+        self.records.prefix_lengths()
+    }
+
+    fn trust(&self) -> NextHopTrust {
+        self.records.trust()
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.records.now_ns()
+    }
+
+    fn record(&self, index: u32) -> Option<&NextHop> {
+        self.records.record(index)
+    }
+
+    fn redirect(&self, slot: u32) -> Option<()> {
+        self.records.redirect(slot)
+    }
+
+    fn note<K: RoutingKey>(&self, key: &K, ip: &IpStart) {
+        self.noted.set(Some((key.flow_hash(SEED), *ip)));
+    }
+}
+
 impl Records {
     /// Without any record, and routes of which those to documentation's prefixes are of a kind.
     fn new(reach: Reach) -> Self {
@@ -197,6 +233,13 @@ proptest! {
                     prop_assert_eq!(done, expected);
                     prop_assert_eq!(by_record, by_lookup);
                     prop_assert_eq!(records.redirected.get(), Some(SLOT.into()));
+                    let (noted, left) = (Cell::new(None), &mut came.clone()[..]);
+                    let looking = Looking { records: &records, noted };
+                    prop_assert_eq!(forward_plain(left, DEVICE, tunnel, &looking), done);
+                    prop_assert_eq!(&*left, &came[..]);
+                    let asked = records.asked(&came, tunnel).map(|(asked, _)| asked);
+                    let noted = asked.map(|it| (it.flow_hash(SEED), it.ip_start()));
+                    prop_assert_eq!(looking.noted.get(), noted);
                 }
             }
         }
