@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 use flow_cli::LogFormat;
 use flow_cli::pages::{CompletionsArgs, ManArgs};
 use splitter_config::DEFAULT_PATH;
@@ -319,11 +319,25 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TapArgs {
     /// Where to look; the direction is ingress unless it is given.
-    #[arg(required = true, value_name = "DEVICE[:ingress|:egress]")]
+    #[arg(
+        required_unless_present = "join",
+        value_name = "DEVICE[:ingress|:egress]"
+    )]
     pub(crate) points: Vec<TapPoint>,
     /// End by itself after so many seconds.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) seconds: Option<u32>,
+    /// Also time one packet in N by itself, all with 1: the first 262,144 at each device.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) packets: Option<u32>,
+    /// Select the same packets as the border that has the same file: that of health.key_file.
+    #[arg(long, value_name = "FILE", requires = "packets", value_hint = ValueHint::FilePath)]
+    pub(crate) packet_key: Option<PathBuf>,
+    /// Tap nothing: show how much delays vary from the devices of the one file to those of the
+    /// other, both printed with --json and timed with the same key.
+    #[arg(long, num_args = 2, action = ArgAction::Set, value_names = ["FROM", "TO"], value_hint = ValueHint::FilePath,
+        conflicts_with_all = ["points", "seconds", "packets"])]
+    pub(crate) join: Vec<PathBuf>,
 }
 
 const EXIT_CODES: &str = "\

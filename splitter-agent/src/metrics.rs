@@ -89,13 +89,14 @@ struct SplitterCollector {
 impl Collector for SplitterCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let began = Instant::now();
-        let counters = {
+        let (counters, hands_over) = {
             let dataplane = self.monitor.dataplane();
             self.encode_capacity(&mut encoder, &dataplane)?;
-            dataplane.counters().map_err(unreadable)?
+            let hands_over = dataplane.hands_over().map_err(unreadable)?;
+            (dataplane.counters().map_err(unreadable)?, hands_over)
         };
         self.encode_traffic(&mut encoder, &counters)?;
-        self.encode_flows(&mut encoder, &counters)?;
+        self.encode_flows(&mut encoder, &counters, hands_over)?;
         self.encode_exceptions(&mut encoder, &counters)?;
         self.encode_attached(&mut encoder)?;
         self.encode_agent(&mut encoder)?;
@@ -144,6 +145,7 @@ impl SplitterCollector {
         &self,
         encoder: &mut DescriptorEncoder<'_>,
         counters: &Counters,
+        hands_over: bool,
     ) -> fmt::Result {
         let totals = self.monitor.totals();
         let families = &self.families;
@@ -171,13 +173,14 @@ impl SplitterCollector {
             ],
         )?;
         counter(encoder, &families.long, events(FlowEvent::BecameLong))?;
+        let handed_over = |event| if hands_over { events(event) } else { 0 };
         counters_by(
             encoder,
             &families.handovers,
             "reason",
             [
-                ("drained", events(FlowEvent::HandedOverDrained)),
-                ("max_wait", events(FlowEvent::HandedOverAtMaxWait)),
+                ("drained", handed_over(FlowEvent::HandedOverDrained)),
+                ("max_wait", handed_over(FlowEvent::HandedOverAtMaxWait)),
                 ("stayed", events(FlowEvent::KeptTunnel)),
                 ("stayed_at_max_wait", events(FlowEvent::KeptTunnelAtMaxWait)),
                 ("paused", events(FlowEvent::ChangedTunnelLater)),

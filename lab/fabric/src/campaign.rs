@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cell::{Cell, Shape, SizeClass},
+    change::Variation,
     measurement::{self, Timing},
     prediction,
     row::Row,
@@ -47,8 +48,12 @@ impl Measurement for Fabric {
 
     fn settings(&self) -> String {
         format!(
-            "{:?}, {} hosts a leaf, {} Mbit/s",
-            self.timing, self.shape.hosts, self.shape.rate_mbit
+            "{:?}, {} hosts a leaf, {} Mbit/s with bursts of {} bytes, {:?}",
+            self.timing,
+            self.shape.hosts,
+            self.shape.rate_mbit,
+            self.shape.burst_bytes,
+            self.shape.tcp
         )
     }
 
@@ -69,7 +74,13 @@ impl Measurement for Fabric {
         cancel: &CancellationToken,
     ) -> Result<(Vec<Row>, String)> {
         let outcome = measurement::run(cell, scheme, seed, self.timing, &self.splitter, cancel)?;
-        let predicted = prediction::of(cell, scheme, seed, &outcome)?;
+        let predicted = prediction::of(
+            cell,
+            scheme,
+            seed,
+            (&outcome.schedule, outcome.warm_up),
+            &Variation::default(),
+        )?;
         let rows = SizeClass::ALL.map(|class| {
             let predicted_ms = predicted.as_ref().and_then(|it| it.mean_ms(class));
             Row::new(cell, scheme, seed, class, &outcome, predicted_ms)
@@ -85,7 +96,10 @@ mod tests {
     use flow_testbed::campaign::Campaign;
 
     use super::*;
-    use crate::cell::{self, tests::SHAPE};
+    use crate::{
+        cell::{self, tests::SHAPE},
+        tcp::{Control, Tcp},
+    };
 
     fn fabric(timing: Timing, shape: Shape) -> Fabric {
         Fabric {
@@ -114,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_other_links_or_for_longer_are_others() {
+    fn runs_of_other_links_or_tcp_or_for_longer_are_others() {
         let settings = |timing, rate_mbit| {
             let shape = Shape { rate_mbit, ..SHAPE };
             fabric(timing, shape).settings()
@@ -122,5 +136,11 @@ mod tests {
         let quick = settings(Timing::QUICK, 70);
         assert_ne!(quick, settings(Timing::FULL, 70));
         assert_ne!(quick, settings(Timing::QUICK, 50));
+        let tcp = Tcp {
+            control: Control::Reno,
+            ..SHAPE.tcp
+        };
+        let shape = Shape { tcp, ..SHAPE };
+        assert_ne!(quick, fabric(Timing::QUICK, shape).settings());
     }
 }

@@ -4,7 +4,9 @@ use std::{fmt, path::Path};
 
 use netsim::{SizeDistribution, SizeDistributionError};
 
-/// The size of a fabric, which is the same in all cells of a run.
+use crate::tcp::Tcp;
+
+/// The size of a fabric and the TCP of its hosts, which are the same in all cells of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) leaves: u8,
@@ -13,6 +15,9 @@ pub(crate) struct Shape {
     pub(crate) hosts: u8,
     /// What links of spines that are not slow are shaped to, IP and Ethernet headers included.
     pub(crate) rate_mbit: u32,
+    /// Bytes that the shaper of a link lets out at once after a pause.
+    pub(crate) burst_bytes: u32,
+    pub(crate) tcp: Tcp,
 }
 
 /// A workload whose sizes flows have, scaled to the links.
@@ -206,12 +211,18 @@ pub(crate) fn chosen(shape: Shape, name: Option<&str>, quick: bool) -> Vec<Cell>
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::tcp::{Control, Recovery};
 
     pub(crate) const SHAPE: Shape = Shape {
         leaves: 2,
         spines: 2,
         hosts: 2,
         rate_mbit: 70,
+        burst_bytes: 3_100,
+        tcp: Tcp {
+            control: Control::Cubic,
+            recovery: Recovery::Rack,
+        },
     };
 
     #[test]

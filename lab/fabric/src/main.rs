@@ -3,6 +3,8 @@
 
 mod campaign;
 mod cell;
+mod change;
+mod forecast;
 mod measurement;
 mod prediction;
 mod program;
@@ -11,8 +13,9 @@ mod roles;
 mod row;
 mod schedule;
 mod scheme;
+mod tcp;
 
-use std::{path::PathBuf, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueHint};
@@ -22,10 +25,12 @@ use flow_testbed::campaign::{Campaign, Skip};
 use crate::{
     campaign::Fabric,
     cell::{Cell, Shape},
+    forecast::{ForecastArguments, MOST_SEEDS},
     measurement::Timing,
     rig::Rig,
     row::{Row, table},
     scheme::Scheme,
+    tcp::{Control, Recovery, Tcp},
 };
 
 /// Measures completion times of TCP flows in a leaf-spine fabric whose leaves choose a path by kernel ECMP or by
@@ -61,10 +66,19 @@ struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=4))]
     hosts: u8,
     /// Rate of the links of spines that are not slow, in Mbit/s.
-    #[arg(long, value_name = "N", default_value_t = 70, value_parser = clap::value_parser!(u32).range(20..=100))]
+    #[arg(long, value_name = "N", default_value_t = 70, value_parser = clap::value_parser!(u32).range(10..=100))]
     rate_mbit: u32,
+    /// Bytes that the shaper of a link lets out at once after a pause: two packets if left out, and at least one.
+    #[arg(long, value_name = "N", default_value_t = 3_100, value_parser = clap::value_parser!(u32).range(1_600..=64_000))]
+    burst_bytes: u32,
+    /// Congestion control of the hosts.
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Control::Cubic)]
+    tcp: Control,
+    /// Loss recovery of the hosts: as Linux has it, or without RACK and tail loss probes, which Linux has up to 6.16 alone.
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Recovery::Rack)]
+    recovery: Recovery,
     /// How many seeds; all schemes run once with each [default: 5, with --quick 3].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_SEEDS))]
     seeds: Option<u64>,
     /// For how long flows start that count, in seconds [default: 10, with --quick 4].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -75,6 +89,8 @@ struct Arguments {
     /// The program `splitter` [default: the one next to this program].
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     splitter: Option<PathBuf>,
+    #[command(flatten)]
+    forecast: ForecastArguments,
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -88,6 +104,13 @@ async fn main() -> std::process::ExitCode {
 }
 
 async fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.forecast.predict {
+        return predict(arguments);
+    }
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    if let Some(obstacle) = arguments.recovery.obstacle(release.trim()) {
+        bail!("{obstacle}");
+    }
     let campaign = campaign(arguments)?;
     Rig::require()?;
     let cells = campaign.cells.clone();
@@ -95,15 +118,52 @@ async fn run(arguments: &Arguments) -> Result<()> {
     print(arguments, &cells, &rows, &skips)
 }
 
-fn campaign(arguments: &Arguments) -> Result<Campaign<Fabric>> {
-    let quick = arguments.quick;
-    let shape = Shape {
+/// Says what the simulator has, and measures nothing.
+fn predict(arguments: &Arguments) -> Result<()> {
+    let timing = timing(arguments);
+    let schemes = &arguments.scheme;
+    let forecast = &arguments.forecast;
+    // As with cells, what was measured says which.
+    let seeds = if forecast.measured.is_empty() {
+        seeds(arguments)
+    } else {
+        arguments.seeds.unwrap_or(MOST_SEEDS)
+    };
+    let rows = forecast
+        .forecast(cells(arguments)?, schemes, seeds, timing)?
+        .run()?;
+    if arguments.json {
+        return print_json(&rows);
+    }
+    let table = forecast::table(&rows);
+    if !forecast.csv {
+        println!("{}", table.to_text());
+        return Ok(());
+    }
+    let mut csv = csv::Writer::from_writer(std::io::stdout());
+    table.records().try_for_each(|it| csv.write_record(it))?;
+    Ok(csv.flush()?)
+}
+
+fn shape(arguments: &Arguments) -> Shape {
+    Shape {
         leaves: arguments.leaves,
         spines: arguments.spines,
         hosts: arguments.hosts,
         rate_mbit: arguments.rate_mbit,
-    };
-    let cells = cell::chosen(shape, arguments.cell.as_deref(), quick);
+        burst_bytes: arguments.burst_bytes,
+        tcp: Tcp {
+            control: arguments.tcp,
+            recovery: arguments.recovery,
+        },
+    }
+}
+
+fn cells(arguments: &Arguments) -> Result<Vec<Cell>> {
+    let shape = shape(arguments);
+    // What was measured says which.
+    let is_short = arguments.quick && arguments.forecast.measured.is_empty();
+    let cells = cell::chosen(shape, arguments.cell.as_deref(), is_short);
     if cells.is_empty() {
         let all = cell::all(shape);
         bail!(
@@ -112,22 +172,41 @@ fn campaign(arguments: &Arguments) -> Result<Campaign<Fabric>> {
             all[all.len() - 1]
         );
     }
-    let own = std::env::current_exe().context("cannot find this program's own file")?;
-    let splitter = arguments.splitter.clone();
-    let schemes = arguments.scheme.clone();
-    let mut timing = if quick { Timing::QUICK } else { Timing::FULL };
+    Ok(cells)
+}
+
+fn seeds(arguments: &Arguments) -> u64 {
+    arguments
+        .seeds
+        .unwrap_or(if arguments.quick { 3 } else { 5 })
+}
+
+fn timing(arguments: &Arguments) -> Timing {
+    let mut timing = if arguments.quick {
+        Timing::QUICK
+    } else {
+        Timing::FULL
+    };
     if let Some(seconds) = arguments.seconds {
         timing.counting = Duration::from_secs(seconds);
     }
-    let out = if quick {
+    timing
+}
+
+fn campaign(arguments: &Arguments) -> Result<Campaign<Fabric>> {
+    let cells = cells(arguments)?;
+    let own = std::env::current_exe().context("cannot find this program's own file")?;
+    let splitter = arguments.splitter.clone();
+    let schemes = arguments.scheme.clone();
+    let out = if arguments.quick {
         "target/fabric/quick"
     } else {
         "target/fabric"
     };
     Ok(Campaign {
         measurement: Fabric {
-            timing,
-            shape,
+            timing: timing(arguments),
+            shape: shape(arguments),
             splitter: splitter.unwrap_or_else(|| own.with_file_name("splitter")),
         },
         cells,
@@ -136,7 +215,7 @@ fn campaign(arguments: &Arguments) -> Result<Campaign<Fabric>> {
         } else {
             schemes
         },
-        seeds: arguments.seeds.unwrap_or(if quick { 3 } else { 5 }),
+        seeds: seeds(arguments),
         out: arguments.out.clone().unwrap_or_else(|| out.into()),
         resume: arguments.resume,
     })

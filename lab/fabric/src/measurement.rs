@@ -8,7 +8,7 @@ use flow_testbed::{
     cpu,
     namespace::Counters,
     order::{Arrivals, Capture},
-    traffic::{PORT, run_transfers},
+    traffic::{PORT, Timed, run_transfers},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +35,8 @@ pub(crate) struct FlowResult {
     pub(crate) class: SizeClass,
     /// Payload.
     pub(crate) bytes: u32,
+    /// How long its handshake took; nothing if there was no end of it.
+    pub(crate) connected: Option<Duration>,
     /// How long it took, or how long it was waited for.
     pub(crate) took: Duration,
     pub(crate) is_finished: bool,
@@ -222,20 +224,19 @@ impl Reading {
 }
 
 /// The flows that started after the warm-up. One that has not finished counts as long as it was waited for.
-fn flows(
-    schedule: &Schedule,
-    completions: &[Option<Duration>],
-    warm_up: Duration,
-) -> Vec<FlowResult> {
+fn flows(schedule: &Schedule, completions: &[Timed], warm_up: Duration) -> Vec<FlowResult> {
     let transfers = schedule.transfers.iter().zip(&schedule.classes);
     transfers
         .zip(completions)
         .filter(|((transfer, _), _)| transfer.at >= warm_up)
-        .map(|((transfer, class), completion)| FlowResult {
+        .map(|((transfer, class), timed)| FlowResult {
             class: *class,
             bytes: transfer.bytes,
-            took: completion.unwrap_or(schedule.length.saturating_sub(transfer.at) + DRAIN),
-            is_finished: completion.is_some(),
+            connected: timed.connected,
+            took: timed
+                .completion
+                .unwrap_or(schedule.length.saturating_sub(transfer.at) + DRAIN),
+            is_finished: timed.completion.is_some(),
         })
         .collect()
 }
@@ -291,7 +292,7 @@ mod tests {
         let cell = cell::chosen(SHAPE, Some("asym2.5-web_search-load0.6"), false)[0];
         let length = Duration::from_secs(3);
         let schedule = Schedule::draw(&cell, length, 1).expect("it is built in");
-        let completions = vec![None; schedule.transfers.len()];
+        let completions = vec![Timed::default(); schedule.transfers.len()];
         let warm_up = Duration::from_secs(1);
         let flows = flows(&schedule, &completions, warm_up);
         let early = schedule

@@ -23,12 +23,10 @@ use flow_testbed::{
     topology::Host,
 };
 
-use crate::cell::Cell;
+use crate::{cell::Cell, tcp::Tcp};
 
 /// What the queue in front of each link holds, at its rate.
 pub(crate) const QUEUE_MS: u32 = 25;
-/// What a shaper lets out at once, two packets: as little as it can do.
-const BURST_BYTES: u32 = 3_100;
 /// What a link of 1 Mbit/s carries in 1 ms.
 const BYTES_A_MS_PER_MBIT: u32 = 125;
 /// The only device of a host.
@@ -102,13 +100,18 @@ impl Rig {
             let namespace = router(&format!("leaf{number}"))?;
             let hops = next_hops(cell, number);
             for (spine, hop) in spines.iter().zip(&hops) {
-                lay_uplink(number, &namespace, &spine.namespace, hop)?;
+                lay_uplink(
+                    (number, &namespace),
+                    &spine.namespace,
+                    hop,
+                    shape.burst_bytes,
+                )?;
             }
             let (first, device) = (hops[0].gateway, &hops[0].device);
             namespace.run(&format!("ip route add default via {first} dev {device}"))?;
             let host_devices = host_devices(cell);
             for (host, device) in (0..).zip(&host_devices) {
-                hosts.push(connect_host(&namespace, number, host, device)?);
+                hosts.push(connect_host(&namespace, number, host, (device, shape.tcp))?);
             }
             leaves.push(Leaf {
                 namespace,
@@ -184,10 +187,10 @@ pub(crate) fn next_hops(cell: &Cell, leaf: u8) -> Vec<NextHop> {
 
 /// Lays the link between a leaf and a spine, with the spine's route to the leaf's hosts.
 fn lay_uplink(
-    number: u8,
-    leaf: &Namespace,
+    (number, leaf): (u8, &Namespace),
     spine: &Namespace,
     hop: &NextHop,
+    burst_bytes: u32,
 ) -> Result<(), NamespaceError> {
     let (up, down, rate) = (&hop.device, spine_device(number), hop.rate_mbit);
     leaf.connect(up, spine, &down)?;
@@ -197,7 +200,7 @@ fn lay_uplink(
     for (namespace, device, address) in [(leaf, up, own), (spine, &down, hop.gateway)] {
         bring_up(namespace, device, address)?;
         namespace.run(&format!(
-            "tc qdisc add dev {device} root tbf rate {rate}mbit burst {BURST_BYTES} limit {limit}"
+            "tc qdisc add dev {device} root tbf rate {rate}mbit burst {burst_bytes} limit {limit}"
         ))?;
     }
     set_link(spine, number, hop, true)
@@ -244,7 +247,7 @@ fn connect_host(
     leaf: &Namespace,
     number: u8,
     host: u8,
-    device: &str,
+    (device, tcp): (&str, Tcp),
 ) -> Result<Host, NamespaceError> {
     let namespace = router(&format!("host{number}.{host}"))?;
     leaf.connect(device, &namespace, HOST_DEVICE)?;
@@ -252,7 +255,13 @@ fn connect_host(
     bring_up(leaf, device, address(1))?;
     bring_up(&namespace, HOST_DEVICE, address(2))?;
     let gateway = address(1);
-    namespace.run(&format!("ip route add default via {gateway} congctl cubic"))?;
+    for (key, value) in tcp.recovery.sysctls() {
+        namespace.sysctl(key, value)?;
+    }
+    let control = tcp.control.name();
+    namespace.run(&format!(
+        "ip route add default via {gateway} congctl {control}"
+    ))?;
     Ok(Host {
         namespace,
         ipv4: address(2),
@@ -279,7 +288,10 @@ mod tests {
     use flow_testbed::require;
 
     use super::*;
-    use crate::cell::{self, Shape, tests::SHAPE};
+    use crate::{
+        cell::{self, Shape, tests::SHAPE},
+        tcp::{Control, Recovery},
+    };
 
     #[test]
     fn every_host_reaches_those_of_other_leaves_by_its_uplinks() -> Result<(), Box<dyn Error>> {
@@ -290,6 +302,11 @@ mod tests {
         let shape = Shape {
             leaves: 3,
             spines: 3,
+            burst_bytes: 4_700,
+            tcp: Tcp {
+                control: Control::Reno,
+                recovery: Recovery::Sack,
+            },
             ..SHAPE
         };
         let rig = Rig::build(&cell::chosen(shape, Some("asym3.5"), false)[0])?;
@@ -325,7 +342,13 @@ mod tests {
         }
         rig.set_leaf(true)?;
         let qdisc = rig.leaves[2].namespace.run("tc qdisc show dev up2")?;
-        assert!(qdisc.contains("rate 20Mbit"), "{qdisc}");
+        assert!(qdisc.contains("rate 20Mbit burst 4700b"), "{qdisc}");
+        let host = &rig.hosts[5].namespace;
+        let routes = host.run("ip route show default")?;
+        assert!(routes.contains("congctl reno"), "{routes}");
+        for key in ["net.ipv4.tcp_recovery", "net.ipv4.tcp_early_retrans"] {
+            assert_eq!(host.run(&format!("sysctl -n {key}"))?.trim(), "0", "{key}");
+        }
         Ok(())
     }
 }

@@ -29,13 +29,17 @@ pub(crate) struct Row {
     /// Completion times; nothing without a flow.
     pub(crate) mean_ms: Option<f64>,
     pub(crate) p99_ms: Option<f64>,
+    /// The part of the mean that handshakes took, from the call of `connect` until it returned; nothing without one that
+    /// came about.
+    #[serde(default)]
+    pub(crate) connect_ms: Option<f64>,
     /// The mean that the simulator has for the same flows, where it knows the scheme.
     pub(crate) predicted_mean_ms: Option<f64>,
     /// Payload of the class's flows by the time that they took together, in Mbit/s.
     pub(crate) goodput: Option<f64>,
-    /// Of all flows of the run: the part of the packets with data that a later one had overtaken, from 0 to 1.
+    /// Of all packets with data after the warm-up: the part that one sent later had overtaken, from 0 to 1.
     pub(crate) out_of_order: f64,
-    /// Of all flows of the run: segments sent again.
+    /// Segments sent again after the warm-up, of all flows.
     pub(crate) retransmits: u64,
     /// The part of the bytes from leaves that each spine had, from 0 to 1.
     pub(crate) path_share: Vec<f64>,
@@ -65,6 +69,8 @@ impl Row {
         let delivered = flows().filter(|it| it.is_finished);
         let bytes: u64 = delivered.clone().map(|it| u64::from(it.bytes)).sum();
         let is_known = ms.count() > 0;
+        let connected = flows().filter_map(|it| it.connected);
+        let connect_ms = Summary::new(connected.map(|it| it.as_secs_f64() * 1e3));
         Self {
             scheme: scheme.name().to_owned(),
             seed,
@@ -75,6 +81,7 @@ impl Row {
             unfinished: (ms.count() - delivered.count()) as u64,
             mean_ms: is_known.then(|| ms.mean()),
             p99_ms: is_known.then(|| ms.percentile(99.0)),
+            connect_ms: (connect_ms.count() > 0).then(|| connect_ms.mean()),
             predicted_mean_ms,
             goodput: is_known.then(|| bytes as f64 * 8.0 / 1e6 / seconds),
             out_of_order: outcome.arrivals.late_part(),
@@ -87,11 +94,13 @@ impl Row {
         }
     }
 
+    /// Tells if the row is of a run in a cell.
+    pub(crate) fn is_in(&self, cell: &Cell) -> bool {
+        self.case == cell.case() && self.load == cell.load
+    }
+
     fn is_of(&self, cell: &Cell, scheme: &str, class: SizeClass) -> bool {
-        self.scheme == scheme
-            && self.case == cell.case()
-            && self.load == cell.load
-            && self.size_class == class.name()
+        self.scheme == scheme && self.is_in(cell) && self.size_class == class.name()
     }
 }
 
@@ -119,7 +128,8 @@ pub(crate) fn table(cells: &[Cell], rows: &[Row], skips: &[Skip]) -> Table {
     let mut table = Table::new(COLUMNS);
     for cell in cells {
         for class in SizeClass::ALL {
-            for scheme in Scheme::ALL.map(Scheme::name) {
+            let schemes = Scheme::ALL.into_iter().chain(Scheme::CONTROLS);
+            for scheme in schemes.map(Scheme::name) {
                 let own = rows.iter().filter(|it| it.is_of(cell, scheme, class));
                 let own: Vec<_> = own.collect();
                 if !own.is_empty() {

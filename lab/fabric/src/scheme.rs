@@ -41,6 +41,8 @@ pub(crate) enum Balancer {
     /// With all programs of [`Tr`](Self::Tr), whose spines do not know the leaves' DSCP, and so report nothing: what these
     /// cost, without what they bring.
     TrUnreported,
+    /// With all of [`Tr`](Self::Tr) but the last spine's role: a router without our program among others that have it.
+    TrMixed,
     TrPaper,
 }
 
@@ -66,7 +68,10 @@ impl Scheme {
     ];
 
     /// Those that are measured where they are named alone.
-    pub(crate) const CONTROLS: [Self; 1] = [Self::Splitter(Balancer::TrUnreported)];
+    pub(crate) const CONTROLS: [Self; 2] = [
+        Self::Splitter(Balancer::TrUnreported),
+        Self::Splitter(Balancer::TrMixed),
+    ];
 
     /// The name in results.
     pub(crate) fn name(self) -> &'static str {
@@ -80,6 +85,7 @@ impl Scheme {
             Self::Splitter(Balancer::Tr) => "tr",
             Self::Splitter(Balancer::TrLocal) => "tr_local",
             Self::Splitter(Balancer::TrUnreported) => "tr_unreported",
+            Self::Splitter(Balancer::TrMixed) => "tr_mixed",
             Self::Splitter(Balancer::TrPaper) => "tr_paper",
         }
     }
@@ -107,7 +113,8 @@ impl Scheme {
         let mut applied = Applied::default();
         if self.hears() {
             let report = self != Self::Splitter(Balancer::TrUnreported);
-            let spines = rig.spines.iter();
+            let without_role = usize::from(self == Self::Splitter(Balancer::TrMixed));
+            let spines = rig.spines.iter().rev().skip(without_role);
             let launched = spines.map(|it| roles::launch_spine(it, splitter, report));
             applied.spines = launched.collect::<Result<_>>()?;
         }
@@ -216,7 +223,7 @@ impl Balancer {
     }
 
     fn hears(self) -> bool {
-        matches!(self, Self::Tr | Self::TrUnreported)
+        matches!(self, Self::Tr | Self::TrUnreported | Self::TrMixed)
     }
 
     /// The value of `balance`.
@@ -226,7 +233,7 @@ impl Balancer {
             Self::Presto => "presto",
             Self::Drb => "drb",
             Self::Rps => "rps",
-            Self::Tr | Self::TrLocal | Self::TrUnreported => "tr",
+            Self::Tr | Self::TrLocal | Self::TrUnreported | Self::TrMixed => "tr",
             Self::TrPaper => "tr-paper",
         }
     }

@@ -4,9 +4,10 @@
 //! |---|---|
 //! | all | arrived where frames end |
 //! | `split_drop`, `dscp`, `mark` | was counted in a flow, by the program's counters |
-//! | `redirect` | was redirected, by the program's counters |
+//! | `redirect`, `redirect_tr_4` | was redirected, by the program's counters |
+//! | `redirect_tr_4` | chose the nearest of the tunnels, by the program's counters: of a long flow not the one that routing has for it |
 //! | these and `nft_split`, of one flow | was long: by the program's counters, or the device of the tunnel for long flows |
-//! | `redirect` | found a record of its next hop, one for all destinations: the kernel's routing was not asked |
+//! | `redirect`, `redirect_tr_4` | found a record of its next hop, one for all destinations: the kernel's routing was not asked |
 //! | `lru_conntrack` of one flow | was counted in the map's entry of its flow |
 
 use std::ops::RangeInclusive;
@@ -16,6 +17,7 @@ use aya::maps::HashMap;
 use splitter_policy::counters::Counters;
 use splitter_policy::flow::{Class, TunnelRole};
 
+use crate::choosing;
 use crate::generator;
 use crate::loaded::Loaded;
 use crate::program::{Program, Router, Yardstick};
@@ -30,6 +32,8 @@ pub(crate) struct Evidence {
     pub(crate) treated: Option<u64>,
     /// Those of long flows, where flows have classes.
     long: Option<u64>,
+    /// Those that chose the tunnel that they should, where frames choose.
+    chose: Option<u64>,
     /// Those for which the kernel's routing was asked, where records may answer.
     asked: Option<u64>,
 }
@@ -55,7 +59,7 @@ impl Evidence {
             _ => router.shipped.as_ref().map(Loaded::counters),
         };
         let treated = match (program, &counters) {
-            (Program::Redirect, Some(counters)) => Some(counters.redirected),
+            (it, Some(counters)) if it.is_redirecting() => Some(counters.redirected),
             (_, Some(counters)) => Some(split(counters, &Class::ALL)),
             (Program::LruConntrack, None) if mix == Mix::OneFlow => {
                 Some(tracked(&mut yardstick.loaded, cores)?)
@@ -63,15 +67,22 @@ impl Evidence {
             _ => None,
         };
         let long = match (program, &counters) {
-            (Program::SplitDrop, Some(counters)) => Some(split(counters, &[Class::Long])),
+            (Program::SplitDrop | Program::RedirectTr, Some(counters)) => {
+                Some(split(counters, &[Class::Long]))
+            }
             _ if tells_classes(program) => Some(sent_long(router)?),
             _ => None,
         };
-        let asked = counters.filter(|_| program == Program::Redirect);
+        let choosing = router
+            .shipped
+            .as_ref()
+            .filter(|_| program == Program::RedirectTr);
+        let asked = counters.filter(|_| program.is_redirecting());
         Ok(Self {
             arrived: generator::arrived(&mut yardstick.loaded)?,
             treated,
             long,
+            chose: choosing.map(choosing::chose_nearest),
             asked: asked.map(|it| it.fib_lookups),
         })
     }
@@ -83,6 +94,7 @@ impl Evidence {
             arrived: self.arrived - before.arrived,
             treated: rise(self.treated, before.treated),
             long: rise(self.long, before.long),
+            chose: rise(self.chose, before.chose),
             asked: rise(self.asked, before.asked),
         }
     }
@@ -99,6 +111,11 @@ impl Evidence {
                 treated_part(mix)..=ALL,
             ),
             ("were long", of_one_flow.map(part), NEARLY_ALL..=ALL),
+            (
+                "chose the nearest tunnel",
+                self.chose.map(part),
+                treated_part(mix)..=ALL,
+            ),
             ("asked the kernel's routing", self.asked_part(), ASKING),
         ];
         claims.into_iter().find_map(|(what, part, allowed)| {
@@ -171,6 +188,7 @@ mod tests {
         arrived: 10_000,
         treated: Some(9_999),
         long: Some(10_000),
+        chose: None,
         asked: Some(2),
     };
 
@@ -189,6 +207,7 @@ mod tests {
             arrived,
             treated: Some(treated),
             long: Some(long),
+            chose: None,
             asked: Some(asked),
         };
         let lost = with(9_000, 10_000, 10_000, 0);
@@ -203,6 +222,21 @@ mod tests {
         refused(short, one, "50.00 % of the frames of redirect were long");
         let asking = with(10_000, 10_000, 10_000, 100);
         refused(asking, one, "1.00 % of the frames of redirect asked");
+    }
+
+    #[test]
+    fn frames_that_did_not_choose_give_no_figure_where_they_are_to() {
+        let problem = |chose| {
+            let evidence = Evidence {
+                chose: Some(chose),
+                ..GOOD
+            };
+            evidence.problem(10_000, Program::RedirectTr, Mix::OneFlow)
+        };
+        assert_eq!(problem(10_000), None);
+        let problem = problem(9_900).expect("it is refused");
+        let expected = "99.00 % of the frames of redirect_tr_4 chose the nearest tunnel";
+        assert!(problem.starts_with(expected), "{problem}");
     }
 
     #[test]

@@ -19,6 +19,7 @@
 //! | `split_drop` | the split program's body, and is dropped |
 //! | `lru_conntrack` | the peer: parsed, counted in an `LRU_HASH` with the time, and dropped |
 //! | `dscp`, `mark`, `redirect` | the programs that ship, with the stack and its rules where they need it |
+//! | `redirect_tr_4` | the same as `redirect`, each frame into the tunnel that it chooses by TR among four that are idle |
 //! | `stack` | the network stack, which forwards it |
 //! | `nft_split` | the peer: conntrack counts the packets of its connection, nftables marks it, rules route it |
 //!
@@ -32,6 +33,7 @@ mod loaded;
 #[path = "../../../crates/splitter-policy/tests/support/packet.rs"]
 mod packet;
 
+mod choosing;
 mod clock;
 mod conntrack;
 mod evidence;

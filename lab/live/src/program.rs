@@ -13,6 +13,7 @@ use splitter_policy::flow::TunnelRole;
 use splitter_policy::fwmark::MarkBits;
 use tokio_util::sync::CancellationToken;
 
+use crate::choosing;
 use crate::clock;
 use crate::generator::Template;
 use crate::loaded::Loaded;
@@ -47,6 +48,7 @@ pub(crate) enum Program {
     Dscp,
     Mark,
     Redirect,
+    RedirectTr,
     Stack,
     NftSplit,
 }
@@ -60,7 +62,7 @@ pub(crate) enum Sinks {
 }
 
 impl Program {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Generator,
         Self::Drop,
         Self::BareRedirect,
@@ -69,6 +71,7 @@ impl Program {
         Self::Dscp,
         Self::Mark,
         Self::Redirect,
+        Self::RedirectTr,
         Self::NftSplit,
         Self::Stack,
     ];
@@ -83,6 +86,7 @@ impl Program {
             Self::Dscp => "dscp",
             Self::Mark => "mark",
             Self::Redirect => "redirect",
+            Self::RedirectTr => "redirect_tr_4",
             Self::Stack => "stack",
             Self::NftSplit => "nft_split",
         }
@@ -108,13 +112,20 @@ impl Program {
         }
     }
 
+    /// Tells if it is a program that ships.
+    const fn ships(self) -> bool {
+        matches!(self, Self::Dscp | Self::Mark) || self.is_redirecting()
+    }
+
+    /// Tells if it puts frames into tunnels by routing.
+    pub(crate) const fn is_redirecting(self) -> bool {
+        matches!(self, Self::Redirect | Self::RedirectTr)
+    }
+
     /// Tells if counters say how many frames of one flow were treated.
     #[cfg(test)]
     pub(crate) const fn counts(self) -> bool {
-        matches!(
-            self,
-            Self::SplitDrop | Self::Dscp | Self::Mark | Self::Redirect | Self::LruConntrack
-        )
+        self.ships() || matches!(self, Self::SplitDrop | Self::LruConntrack)
     }
 }
 
@@ -169,7 +180,7 @@ impl Router {
             template,
             shipped: None,
         };
-        if matches!(program, Program::Dscp | Program::Mark | Program::Redirect) {
+        if program.ships() {
             let mut shipped = Loaded::new(SHIPPED, TABLE_SIZE);
             let mark_bits = match program {
                 Program::Mark => MarkBits::new(MARK_BITS).context("no run of bits")?,
@@ -208,7 +219,7 @@ impl Router {
                 rig.route_by_dscp()?;
                 attach_xdp(shipped, "split", &rig.router, &[LAN])
             }
-            (Program::Redirect, Some(shipped)) => {
+            (Program::Redirect | Program::RedirectTr, Some(shipped)) => {
                 rig.route_by_dscp()?;
                 for (device, tunnel) in TUNNELS.into_iter().zip(TunnelRole::ALL) {
                     let index = rig::index(&rig.router, device)?;
@@ -224,7 +235,14 @@ impl Router {
                 let lengths = lengths.context("the routes are not read")?;
                 shipped.vouch(Some(&lengths));
                 shipped.set_lan_address(rig::index(&rig.router, LAN)?, ROUTER);
-                attach_xdp(shipped, "redirect", &rig.router, &[LAN])
+                let name = match program {
+                    Program::RedirectTr => {
+                        choosing::describe(shipped, rig)?;
+                        choosing::PROGRAM
+                    }
+                    _ => "redirect",
+                };
+                attach_xdp(shipped, name, &rig.router, &[LAN])
             }
             (Program::Mark, Some(shipped)) => {
                 rig.route_by_mark()?;
@@ -262,7 +280,7 @@ impl Router {
             Sinks::Timing => ("live_late", "live_late_skb"),
         };
         match self.program {
-            Program::BareRedirect | Program::Redirect => {
+            Program::BareRedirect | Program::Redirect | Program::RedirectTr => {
                 attach_xdp(yardstick, xdp, &rig.sinks, &SINKS)
             }
             Program::Dscp | Program::Mark | Program::NftSplit | Program::Stack => {

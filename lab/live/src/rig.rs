@@ -48,7 +48,7 @@ impl Rig {
             up(router, tunnel)?;
             up(&rig.sinks, sink)?;
             router.run(&format!("ip addr add 192.0.{number}.2/24 dev {tunnel}"))?;
-            let address = link_address(&rig.sinks, sink)?;
+            let address = mac(link_address(&rig.sinks, sink)?);
             router.run(&format!(
                 "ip neigh add 192.0.{number}.1 lladdr {address} dev {tunnel} nud permanent"
             ))?;
@@ -116,13 +116,20 @@ fn up(namespace: &Namespace, device: &str) -> Result<()> {
     Ok(())
 }
 
-fn link_address(namespace: &Namespace, device: &str) -> Result<String> {
+/// What a device is called on its link.
+pub(crate) fn link_address(namespace: &Namespace, device: &str) -> Result<[u8; 6]> {
     let shown = namespace.run(&format!("ip -o link show {device}"))?;
     let mut words = shown
         .split_whitespace()
         .skip_while(|it| *it != "link/ether");
     words.next();
-    Ok(words.next().context("it has no link address")?.to_owned())
+    let shown = words.next().context("it has no link address")?;
+    let bytes = shown.split(':').map(|it| u8::from_str_radix(it, 16));
+    let bytes: Vec<_> = bytes.collect::<Result<_, _>>()?;
+    bytes
+        .try_into()
+        .ok()
+        .context("it has another link address than Ethernet's")
 }
 
 fn mac(address: [u8; 6]) -> String {

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use flow_cli::{group_thousands, print};
 use flow_report::Table;
-use splitter_config::SiteName;
-use splitter_instance::{ByClass, ByMark, ChosenRow, EgressRow};
+use splitter_config::{Balancers, SiteName};
+use splitter_instance::{ByClass, ByMark, ChosenRow, EgressRow, RedirectedChoice};
 
 /// Shows what left by each tunnel, by family and by what the mark says.
 pub(super) fn show(rows: &[EgressRow]) -> Result<()> {
@@ -26,12 +26,12 @@ pub(super) fn show(rows: &[EgressRow]) -> Result<()> {
 }
 
 /// Shows how often packets chose each tunnel, and the delay that they reckon with.
-pub(super) fn show_chosen(rows: &[ChosenRow]) -> Result<()> {
+pub(super) fn show_chosen(rows: &[ChosenRow], balancers: Option<Balancers>) -> Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
-    let headers = ["chosen", "delay", "model off by", "share"].into_iter();
-    let mut table = Table::new(headers.chain(ByClass::NAMES));
+    let headers = ["chosen", "delay", "model off by", "share"];
+    let mut table = Table::new(headers.into_iter().chain(ByClass::NAMES));
     for row in rows {
         let device = match row.usable {
             true => row.device.to_string(),
@@ -50,10 +50,35 @@ pub(super) fn show_chosen(rows: &[ChosenRow]) -> Result<()> {
     print(format_args!("\n{}", table.to_text()))?;
     let sum = |count: fn(&ChosenRow) -> u64| group_thousands(rows.iter().map(count).sum());
     print(format_args!(
-        "{} packets took another tunnel than the one before of their flow; for the sake of order {} took one by \
-         which they arrive later.",
+        "As configured, {}. {} packets took another tunnel than the one before of their flow; for the sake of order {} \
+         took one by which they arrive later.",
+        balancers.map_or("nobody chooses".to_owned(), |it| it.to_string()),
         sum(|it| it.changes),
         sum(|it| it.refusals)
     ))?;
     ChosenRow::heard_in_words(rows).map_or(Ok(()), print)
+}
+
+/// Says what is different for packets that choose and are redirected.
+pub(super) fn show_choice_past_stack(
+    balancers: Balancers,
+    choice: Option<&RedirectedChoice>,
+) -> Result<()> {
+    for note in choice.iter().flat_map(|it| it.notes()) {
+        print(note)?;
+    }
+    print(
+        "What goes by the network stack does not choose: it and all that is not split take a tunnel of their class, and may \
+         overtake what was redirected.",
+    )?;
+    if [balancers.short, balancers.long]
+        .iter()
+        .any(|it| it.needs_rates())
+    {
+        print(
+            "What is redirected waits in no queue here: the choice goes by a model of queues that drain at the rates that are \
+             stated, and nothing corrects it.",
+        )?;
+    }
+    Ok(())
 }

@@ -13,7 +13,10 @@ use splitter_instance::explanation::{
 };
 use splitter_netlink::{InterfaceName, Netlink};
 use splitter_policy::packet::protocol;
-use splitter_steering::routes::{Arrival, Destinations, Trace, TracedPacket, arrival, trace};
+use splitter_steering::redirection::other_way_to;
+use splitter_steering::routes::{
+    Arrival, Destinations, NotTaken, Trace, TracedPacket, arrival, trace,
+};
 
 use crate::cli::{Cli, ExplainArgs};
 
@@ -92,6 +95,12 @@ async fn gather(
         };
         let is_up = dataplane.is_some();
         traces.extend(trace(&netlink, config, &placements, &interfaces, is_up, packet).await?);
+    }
+    if let Some(dataplane) = &dataplane
+        && let Some(choice) = instance.redirected_choice(dataplane)?
+    {
+        let elsewhere = other_way_to(&netlink, &interfaces, config, destination.address).await?;
+        traces = choice.applied_to(&traces, elsewhere.as_deref());
     }
     let destinations = Destinations::read(&netlink, config).await?;
     let site = destinations.site_name_at(config, destination.address);
@@ -248,9 +257,19 @@ fn show_path(path: &Trace) -> Result<()> {
         source,
         ..
     } = path;
+    let tunnel = match path.balance {
+        Some(_) => String::new(),
+        None => format!(", for the {tunnel} tunnel"),
+    };
     print(format_args!(
-        "  {class}, for the {tunnel} tunnel: from {source} by {lan}, with {mark}"
+        "  {class}{tunnel}: from {source} by {lan}, with {mark}"
     ))?;
+    if let Some(words) = path.choice_in_words() {
+        print(format_args!("    {words}"))?;
+    }
+    for NotTaken { device, why } in &path.not_taken {
+        print(format_args!("    not    {device}: {why}"))?;
+    }
     if let Some(rule) = &path.rule {
         let ours = if rule.is_ours { "" } else { ", not ours" };
         print(format_args!("    rule   {}{ours}", rule.text))?;

@@ -6,8 +6,10 @@ use anyhow::{Result, anyhow};
 use flow_cli::{group_thousands, print, print_json};
 use flow_report::Table;
 use serde::Serialize;
-use splitter_config::{Config, SiteName};
-use splitter_datapath::connections::{Connection, Direction, Listing, TunnelDevices, list};
+use splitter_config::{Balancers, Config, SiteName};
+use splitter_datapath::connections::{
+    ANY_TUNNEL, Connection, Direction, Listing, TunnelDevices, list,
+};
 use splitter_datapath::flows::FlowTotals;
 use splitter_instance::Instance;
 use splitter_netlink::Netlink;
@@ -31,7 +33,7 @@ pub(crate) async fn run(config: Config, limit: usize, watch: bool, json: bool) -
         if json {
             print_json(&listing)?;
         } else {
-            show(&listing, watch)?;
+            show(&listing, instance.config().balancers(), watch)?;
         }
         if !watch {
             return Ok(());
@@ -78,7 +80,7 @@ fn named(listing: Listing, config: &Config, destinations: &Destinations) -> Name
     }
 }
 
-fn show(listing: &NamedListing, watch: bool) -> Result<()> {
+fn show(listing: &NamedListing, balancers: Option<Balancers>, watch: bool) -> Result<()> {
     // Home, and clear what follows: a page that does not flicker.
     let start = if watch { "\x1b[H\x1b[J" } else { "" };
     let NamedListing { totals, flows } = listing;
@@ -87,6 +89,15 @@ fn show(listing: &NamedListing, watch: bool) -> Result<()> {
         group_thousands(totals.short),
         group_thousands(totals.long)
     ))?;
+    if let Some(balancers) = balancers {
+        print(format_args!(
+            "As configured, {balancers}{}.\n",
+            match balancers.keep_to_classes() {
+                true => String::new(),
+                false => format!(": those are in `{ANY_TUNNEL}` tunnel"),
+            }
+        ))?;
+    }
     // A single site has no name as a rule.
     let first = usize::from(flows.iter().all(|it| it.site.is_none()));
     let headers = [

@@ -147,7 +147,7 @@ impl Watching {
         }
         let logger = packet_log::forward(config, &up.dataplane)?;
         give_up_rights(file);
-        let next_hops = NextHopWatch::begin(up.dataplane.pins().clone(), RENEWAL)?;
+        let next_hops = NextHopWatch::begin(up.dataplane.pins().clone(), config, RENEWAL)?;
         let monitor = Arc::new(Monitor::new(up.dataplane)?);
         let readiness = Readiness::new();
         let follower = RouteFollower::new()?;

@@ -8,15 +8,16 @@ use anyhow::Result;
 use flow_cli::{group_thousands, print, print_json};
 use flow_report::Table;
 use serde::Serialize;
-use splitter_config::{Config, Overrides, SiteName, SteeringMode};
+use splitter_config::{Balancers, Config, Overrides, SiteName, SteeringMode};
 use splitter_datapath::InheritedFlows;
 use splitter_instance::report::Report;
 use splitter_instance::{
-    AttachedInterface, ChosenRow, EgressRow, Instance, Owner, State, TunnelEgress,
+    AttachedInterface, ChosenRow, EgressRow, FlowCounts, Instance, Owner, RedirectedChoice, State,
+    TrafficRow, TunnelEgress,
 };
 use splitter_netlink::{Family, InterfaceName};
-use splitter_policy::counters::{Counters, FlowEvent};
-use splitter_policy::flow::{Class, TunnelRole};
+use splitter_policy::counters::Counters;
+use splitter_policy::flow::Class;
 use splitter_policy::forward::Fallback;
 use splitter_policy::pass_reason::PassReason;
 use splitter_policy::table::TABLE_VERSION;
@@ -49,13 +50,15 @@ struct Status {
     unconfirmed: Option<Waiting>,
     /// Why it cannot be put in place at present.
     problem: Option<String>,
-    traffic: Vec<Traffic>,
+    traffic: Vec<TrafficRow>,
     /// What really left by each tunnel, beside `traffic`, which says what was marked; nothing of
     /// tunnels that are not counted.
     egress: Vec<EgressRow>,
-    /// What packets chose, and what they go by; nothing without `balance`.
+    /// How the packets of each class choose by the configuration; none where they do not.
+    balance: Option<Balancers>,
+    /// What packets chose, and what they go by; nothing where they do not choose.
     chosen: Vec<ChosenRow>,
-    flows: Flows,
+    flows: FlowCounts,
     flow_table: FlowTable,
     completion: Vec<Completion>,
     passed: Vec<Passed>,
@@ -97,34 +100,14 @@ struct Completion {
 }
 
 #[derive(Serialize)]
-struct Traffic {
-    class: &'static str,
-    tunnel: &'static str,
-    packets: u64,
-    bytes: u64,
-}
-
-#[derive(Default, Serialize)]
-struct Flows {
-    started: u64,
-    became_long: u64,
-    moved_drained: u64,
-    moved_at_max_wait: u64,
-    packets_dropped_to_drain: u64,
-    stayed: u64,
-    stayed_at_max_wait: u64,
-    moved_after_pause: u64,
-    finished_short: u64,
-    finished_long: u64,
-}
-
-#[derive(Serialize)]
 struct Redirected {
     packets: u64,
     /// Packets for which the kernel's routing was asked, whatever became of them.
     fib_lookups: u64,
     /// What went by the stack, and why.
     by_stack: Vec<Passed>,
+    /// Which packets choose, and among which tunnels; none where they do not by the configuration.
+    choice: Option<RedirectedChoice>,
 }
 
 #[derive(Serialize)]
@@ -203,14 +186,18 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
         absent,
         steering: config.steering.mode,
         shadow: config.shadow,
-        redirected: redirected(config, &counters),
+        redirected: match &dataplane {
+            Some(it) => redirected(config, &counters, instance.redirected_choice(it)?),
+            None => redirected(config, &counters, None),
+        },
         set,
         unconfirmed: None,
         problem,
-        traffic: traffic(&counters),
+        traffic: TrafficRow::all(&counters, config.balancers()),
+        balance: config.balancers(),
         chosen: ChosenRow::of(&egress),
         egress: egress.iter().flat_map(TunnelEgress::rows).collect(),
-        flows: flow_counts(&counters),
+        flows: FlowCounts::new(&counters, config.balancers()),
         completion: Class::ALL.map(|class| completion(&counters, class)).into(),
         passed: passed(&counters),
         routing,
@@ -229,35 +216,6 @@ fn health(config: &Config, up: bool) -> Option<Report> {
     (up && report.is_fresh()).then_some(report)
 }
 
-fn traffic(counters: &Counters) -> Vec<Traffic> {
-    let pairs = Class::ALL
-        .into_iter()
-        .flat_map(|class| TunnelRole::ALL.map(|tunnel| (class, tunnel)));
-    pairs
-        .map(|(class, tunnel)| Traffic {
-            class: class.name(),
-            tunnel: tunnel.name(),
-            packets: counters.packets(class, tunnel),
-            bytes: counters.bytes(class, tunnel),
-        })
-        .collect()
-}
-
-fn flow_counts(counters: &Counters) -> Flows {
-    Flows {
-        started: counters.events(FlowEvent::Started),
-        became_long: counters.events(FlowEvent::BecameLong),
-        moved_drained: counters.events(FlowEvent::HandedOverDrained),
-        moved_at_max_wait: counters.events(FlowEvent::HandedOverAtMaxWait),
-        packets_dropped_to_drain: counters.events(FlowEvent::DroppedToDrain),
-        stayed: counters.events(FlowEvent::KeptTunnel),
-        stayed_at_max_wait: counters.events(FlowEvent::KeptTunnelAtMaxWait),
-        moved_after_pause: counters.events(FlowEvent::ChangedTunnelLater),
-        finished_short: counters.finished(Class::Short),
-        finished_long: counters.finished(Class::Long),
-    }
-}
-
 fn completion(counters: &Counters, class: Class) -> Completion {
     let times = counters.completion(class);
     let quantile = |share| Some(times.quantile_ns(share)? as f64 / 1e9);
@@ -272,7 +230,11 @@ fn completion(counters: &Counters, class: Class) -> Completion {
     }
 }
 
-fn redirected(config: &Config, counters: &Counters) -> Option<Redirected> {
+fn redirected(
+    config: &Config,
+    counters: &Counters,
+    choice: Option<RedirectedChoice>,
+) -> Option<Redirected> {
     let by_stack = Fallback::ALL.map(|reason| Passed {
         reason: reason.name(),
         packets: counters.fallbacks(reason),
@@ -281,6 +243,7 @@ fn redirected(config: &Config, counters: &Counters) -> Option<Redirected> {
         packets: counters.redirected,
         fib_lookups: counters.fib_lookups,
         by_stack: by_stack.into_iter().filter(|it| it.packets > 0).collect(),
+        choice,
     })
 }
 
@@ -391,23 +354,31 @@ fn show(status: &Status) -> Result<()> {
     print("")?;
     let mut traffic = Table::new(["class and tunnel", "packets", "bytes"]);
     for row in &status.traffic {
-        let name = format!("{} in the {} tunnel", row.class, row.tunnel);
         traffic.row([
-            name,
+            row.to_string(),
             group_thousands(row.packets),
             group_thousands(row.bytes),
         ]);
     }
     print(traffic.to_text())?;
     super::egress::show(&status.egress)?;
-    super::egress::show_chosen(&status.chosen)?;
+    super::egress::show_chosen(&status.chosen, status.balance)?;
+    if let (Some(balancers), Some(redirected)) = (status.balance, &status.redirected) {
+        super::egress::show_choice_past_stack(balancers, redirected.choice.as_ref())?;
+    }
     let flows = &status.flows;
+    let moved = match status.balance {
+        Some(_) => String::new(),
+        None => format!(
+            "; {} changed tunnels when drained, {} after the longest wait",
+            group_thousands(flows.moved_drained),
+            group_thousands(flows.moved_at_max_wait)
+        ),
+    };
     print(format_args!(
-        "\n{} flows started, {} became long; {} changed tunnels when drained, {} after the longest wait.",
+        "\n{} flows started, {} became long{moved}.",
         group_thousands(flows.started),
-        group_thousands(flows.became_long),
-        group_thousands(flows.moved_drained),
-        group_thousands(flows.moved_at_max_wait)
+        group_thousands(flows.became_long)
     ))?;
     if flows.packets_dropped_to_drain > 0 {
         print(format_args!(

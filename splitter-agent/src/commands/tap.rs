@@ -1,27 +1,38 @@
-//! `splitter tap`: when flows pass which device.
+//! `splitter tap`: when flows and packets pass which device.
 
+use std::hash::{BuildHasher as _, RandomState};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use flow_cli::{Signals, group_thousands, print, print_json};
-use flow_report::Table;
-use serde_json::json;
 use splitter_config::PacketLog;
 use splitter_datapath::Object;
-use splitter_datapath::tap::{CAPACITY, Tap, TappedFlow, Taps};
+use splitter_datapath::tap::Taps;
+use splitter_health::KeyRing;
 use splitter_instance::privileges::check_capabilities;
+use splitter_instance::tap_report::{TapReport, delay_text, delays_between};
 use splitter_netlink::Netlink;
+use splitter_policy::packet_selection::PacketSelection;
 
 use crate::cli::TapArgs;
 
-/// Notes flows until asked to stop, then reports.
+/// Notes flows until asked to stop, then reports; or joins two reports.
 pub(crate) async fn run(args: &TapArgs, json: bool) -> Result<()> {
+    if let [from, to] = &args.join[..] {
+        let summary = delays_between(from, to)?;
+        return match json {
+            true => print_json(&summary),
+            false => print(delay_text(&summary, group_thousands)),
+        };
+    }
     check_capabilities()?;
+    let selection = selection(args)?;
     let interfaces = Netlink::connect()?.interfaces().await?;
     let object = Object::for_level(PacketLog::Off).context("cannot read the kernel object")?;
     // Anyone who reads that flows are noted may end it at once.
     let mut signals = Signals::listen()?;
-    let taps = Taps::attach(&object, &args.points, &interfaces)?;
+    let taps = Taps::attach(&object, &args.points, &interfaces, &selection)?;
     let names = taps
         .iter()
         .map(|tap| format!("{} by {}", tap.point(), tap.hook().as_str()));
@@ -32,18 +43,24 @@ pub(crate) async fn run(args: &TapArgs, json: bool) -> Result<()> {
     );
     let time = args.seconds.map(|it| Duration::from_secs(it.into()));
     wait(time, &mut signals).await;
+    let report = TapReport::collect(&taps, selection.is_any())?;
+    match json {
+        true => print_json(&report),
+        false => print(report.to_text(group_thousands)),
+    }
+}
 
-    for tap in taps.iter() {
-        if tap.flows()?.len() >= CAPACITY {
-            tracing::warn!(event = "tap_full", point = %tap.point(), "full: flows after the first {CAPACITY} are missing");
-        }
-    }
-    let flows = taps.collect()?;
-    if json {
-        let hooks: Vec<_> = taps.iter().map(Tap::hook).collect();
-        return print_json(&json!({ "points": args.points, "hooks": hooks, "flows": flows }));
-    }
-    print(table(&flows).to_text())
+/// Without a key nobody else selects the same packets.
+fn selection(args: &TapArgs) -> Result<PacketSelection> {
+    let Some(n) = args.packets.and_then(NonZeroU32::new) else {
+        return Ok(PacketSelection::NONE);
+    };
+    let random = RandomState::new();
+    let key = match &args.packet_key {
+        Some(file) => KeyRing::load(file)?.selection_key(),
+        None => [0, 1].map(|it| random.hash_one(it)),
+    };
+    Ok(PacketSelection::one_in(n, key))
 }
 
 /// Waits until the time has passed or a signal comes.
@@ -58,42 +75,4 @@ async fn wait(time: Option<Duration>, signals: &mut Signals) {
         () = passed => {}
         _ = signals.next() => {}
     }
-}
-
-/// A line for each flow and tap; times count from the first packet of all.
-fn table(flows: &[TappedFlow]) -> Table {
-    let mut table = Table::new([
-        "flow",
-        "seen at",
-        "first s",
-        "last s",
-        "duration ms",
-        "packets",
-        "bytes",
-        "completion ms",
-    ]);
-    let passages = flows.iter().flat_map(|flow| &flow.seen);
-    let begin_ns = passages.map(|passage| passage.first_ns).min().unwrap_or(0);
-    let seconds = |at_ns: u64| format!("{:.6}", (at_ns - begin_ns) as f64 / 1e9);
-    for flow in flows {
-        for (index, passage) in flow.seen.iter().enumerate() {
-            let is_first = index == 0;
-            let name = format!(
-                "{}:{} -> {}:{}",
-                flow.source, flow.source_port, flow.destination, flow.destination_port
-            );
-            let completion = flow.completion_ms.filter(|_| is_first);
-            table.row([
-                if is_first { name } else { String::new() },
-                passage.point.to_string(),
-                seconds(passage.first_ns),
-                seconds(passage.last_ns),
-                format!("{:.3}", passage.duration_ms),
-                group_thousands(passage.packets),
-                group_thousands(passage.bytes),
-                completion.map_or_else(String::new, |ms| format!("{ms:.3}")),
-            ]);
-        }
-    }
-    table
 }

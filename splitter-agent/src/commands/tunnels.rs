@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
-use flow_cli::print;
+use flow_cli::{age_in_words, print};
 use flow_report::Table;
 use splitter_config::SiteName;
 use splitter_instance::report::{Report, TunnelReport};
@@ -13,19 +13,8 @@ const MOVES: usize = 5;
 
 /// Shows how the tunnels are, and where the classes went.
 pub(super) fn show(report: &Report) -> Result<()> {
-    if let Some(degraded) = &report.degraded {
-        print(format_args!("  degraded: {degraded}"))?;
-    }
-    if let Some(problem) = &report.problem {
-        print(format_args!("  {problem}"))?;
-    }
-    for misrouted in &report.strays {
-        print(format_args!("  misrouted: {}", misrouted.problem))?;
-    }
-    if let Some(overload) = &report.overload {
-        print(format_args!(
-            "  overloaded within the last 10 s: {overload}; missing answers did not count then"
-        ))?;
+    for note in report.notes() {
+        print(format_args!("  {note}"))?;
     }
     let has_sites = report
         .tunnels
@@ -55,7 +44,7 @@ pub(super) fn show(report: &Report) -> Result<()> {
         print("last moves:")?;
     }
     for moved in report.moves.iter().rev().take(MOVES) {
-        let age = format_age(age(moved.unix_ms));
+        let age = age_in_words(age(moved.unix_ms));
         print(format_args!("  {age} ago: {}", moved.description()))?;
     }
     Ok(())
@@ -76,7 +65,7 @@ fn cells(tunnel: &TunnelReport) -> [String; 11] {
         tunnel.weight.to_string(),
         if tunnel.in_use { "yes" } else { "no" }.to_owned(),
         tunnel.condition.name().to_owned(),
-        format_age(age(tunnel.since_unix_ms)),
+        age_in_words(age(tunnel.since_unix_ms)),
         tunnel.evidence.name().to_owned(),
         tunnel.loss.map_or_else(|| "-".to_owned(), percent),
         milliseconds(tunnel.round_trip_s),
@@ -87,27 +76,4 @@ fn cells(tunnel: &TunnelReport) -> [String; 11] {
 fn age(unix_ms: u64) -> Duration {
     let then = SystemTime::UNIX_EPOCH + Duration::from_millis(unix_ms);
     then.elapsed().unwrap_or_default()
-}
-
-/// A time as a person says it: 8 s, 12 min, 3 h, 4 days.
-fn format_age(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds @ 120..7_200 => format!("{} min", seconds / 60),
-        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
-        seconds => format!("{} days", seconds / 86_400),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_rounded_to_what_a_person_says() {
-        let words = [0, 119, 120, 7_199, 7_200, 172_800]
-            .map(Duration::from_secs)
-            .map(format_age);
-        assert_eq!(words, ["0 s", "119 s", "2 min", "119 min", "2 h", "2 days"]);
-    }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::UNIX_EPOCH;
 
 use flow_telemetry::Exemplar;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
 use splitter_datapath::slow_flows::SlowFlow;
 use splitter_policy::counters::Counters;
 use splitter_policy::flow::Class;
@@ -21,14 +21,7 @@ impl SplitterCollector {
         let mut completion = self.families.completion.encode(encoder)?;
         for class in Class::ALL {
             let labels = [("class", class.name())];
-            let Exposed {
-                sum_s,
-                count,
-                buckets,
-            } = Exposed::of(counters.completion(class));
-            completion
-                .encode_family(&labels)?
-                .encode_histogram::<NoLabelSet>(sum_s, count, &buckets, None)?;
+            encode_histogram(&mut completion, &labels, counters.completion(class))?;
         }
         let slow = self.monitor.slow_flows();
         // Buckets of both classes are counted through.
@@ -55,25 +48,22 @@ fn exemplar(flow: &SlowFlow) -> Exemplar {
     }
 }
 
-/// A kernel histogram as Prometheus wants it.
-struct Exposed {
-    sum_s: f64,
-    count: u64,
-    buckets: Vec<(f64, u64)>,
-}
-
-impl Exposed {
-    fn of(histogram: &Histogram) -> Self {
-        let buckets = histogram.buckets.iter().enumerate().map(|(index, &count)| {
-            (
-                upper_bound_ns(index).map_or(f64::INFINITY, |bound_ns| bound_ns as f64 / 1e9),
-                count,
-            )
-        });
-        Self {
-            sum_s: histogram.sum_ns as f64 / 1e9,
-            count: histogram.buckets.iter().sum(),
-            buckets: buckets.collect(),
-        }
-    }
+/// Durations as Prometheus wants them, in seconds.
+pub(super) fn encode_histogram(
+    family: &mut MetricEncoder<'_>,
+    labels: &impl EncodeLabelSet,
+    histogram: &Histogram,
+) -> fmt::Result {
+    let bound_s =
+        |index| upper_bound_ns(index).map_or(f64::INFINITY, |bound_ns| bound_ns as f64 / 1e9);
+    let counts = histogram.buckets.iter().enumerate();
+    let buckets: Vec<(f64, u64)> = counts
+        .map(|(index, count)| (bound_s(index), *count))
+        .collect();
+    let (sum_s, count) = (
+        histogram.sum_ns as f64 / 1e9,
+        histogram.buckets.iter().sum(),
+    );
+    let mut family = family.encode_family(labels)?;
+    family.encode_histogram::<NoLabelSet>(sum_s, count, &buckets, None)
 }

@@ -4,7 +4,7 @@
 use flow_telemetry::{Descriptor, Kind, NameError};
 use splitter_control::stats::{ChangeResult, ChangeSource, ControlResult};
 use splitter_datapath::AttachedMode;
-use splitter_health::{LinkKind, OverloadReason, Refusal};
+use splitter_health::{LinkKind, OverloadReason, Refusal, Untimed};
 use splitter_instance::{ByClass, ByMark};
 use splitter_policy::forward::Fallback;
 use splitter_policy::pass_reason::PassReason;
@@ -102,8 +102,8 @@ families! {
             [of("reason", ["drained", "max_wait", "stayed", "stayed_at_max_wait", "paused"])],
             "Long flows that were handed over to the long class or changed tunnels later, by how",
             "`drained`: changed tunnels when their last packet in the one before had drained. \
-             `max_wait`: because the longest wait was over. The others with `policy = \"share\"` \
-             only. `stayed`: they had no more of the other tunnel. `stayed_at_max_wait`: they could not \
+             `max_wait`: because the longest wait was over. Both stay 0 with `balance`, where each \
+             packet chooses and nothing is handed over. The others with `policy = \"share\"` only. `stayed`: they had no more of the other tunnel. `stayed_at_max_wait`: they could not \
              leave theirs in order within the longest wait, or before they had sent as much again \
              as made them long. `paused`: placed before, they changed tunnels after a pause, which \
              a flow does seven times at most.";
@@ -174,7 +174,14 @@ families! {
              ones.";
         round_trip: "tunnel_round_trip_seconds", Gauge, "seconds", [tunnel(), open("device"), site()],
             "Smoothed round-trip time of probes",
-            "As RFC 6298 has it. Both agents' wake-ups are in it.";
+            "As RFC 6298 has it, with the queue in front of the tunnel. With `balance` without the agents' wake-ups, which \
+             the kernels tell.";
+        untimed_answers: "tunnel_untimed_answers_total", Counter, "datagrams",
+            [tunnel(), open("device"), site(), of("part", Untimed::ALL.map(Untimed::name))],
+            "Answers to probes whose round trip has more in it than the path, by what nobody told",
+            "`departure`, `arrival`: the kernel did not tell when the probe left and the answer came. `stay`: the peer \
+             did not tell for how long it had the probe. `impossible_stay`: it said longer than the round trip took, which \
+             is not used. Only with `balance` kernels are asked, and do these stand still.";
         jitter: "tunnel_jitter_seconds", Gauge, "seconds", [tunnel(), open("device"), site()],
             "Smoothed difference between a probe's round-trip time and the next one's",
             "The estimator of RFC 3550, on round trips.";
@@ -203,14 +210,15 @@ families! {
         chosen_packets: "tunnel_chosen_packets_total", Counter, "packets",
             [open("device"), site(), of("class", ByClass::NAMES)],
             "Packets that chose a tunnel, with `balance`",
-            "`other`: what is not split, such as UDP. 0 where packets do not choose. Read once a \
-             second.";
+            "`other`: what is not split, such as UDP. Of redirected packets, those that were put into it. \
+             0 where packets do not choose. Read once a second.";
         chosen_bytes: "tunnel_chosen_bytes_total", Counter, "bytes", [open("device"), site()],
             "Bytes of these packets",
             "As the tunnel's device counts them.";
         chosen_changes: "tunnel_chosen_changes_total", Counter, "packets", [open("device"), site()],
             "Packets that chose another tunnel than the one before of their flow",
-            "By the tunnel that they chose. Over `splitter_tunnel_chosen_packets_total` it is how often flows \
+            "By the tunnel that they chose; a redirected packet that went by the stack after all has chosen, too, \
+             for the one after it. Over `splitter_tunnel_chosen_packets_total` it is how often flows \
              change tunnels.";
         chosen_refusals: "tunnel_chosen_refusals_total", Counter, "packets", [open("device"), site()],
             "Packets that arrive later for the sake of order",
@@ -271,13 +279,19 @@ families! {
         class_moves: "class_moves_total", Counter, "-", [class(), place(), site()],
             "How often a class was moved, by where to",
             "That it left or took up one of several is no move.";
+        class_jitter: "class_jitter_seconds", Histogram, "seconds", [class(), site()],
+            "Differences between a probe's round-trip time and the next one's, by the class whose tunnel it took",
+            "Delay variation (RFC 3393, on round trips) of probes, which have the mark of their tunnel's class; no packet \
+             of the site is timed. Of a class that was moved, in the tunnels that it was in then. It is empty without a \
+             `peer`. Two buckets to each doubling, from 1 µs to 137 s. It costs nothing for a packet, and one count \
+             for each answer to a probe.";
         refused_probes: "refused_probes_total", Counter, "datagrams",
             [of("reason", Refusal::ALL.map(Refusal::name))],
             "Datagrams on the probes' port that were refused",
-            "`malformed`: another length, version or form. `forged`: its code is not that of the \
+            "`malformed`: another length or form. `forged`: its code is not that of the \
              key. `reflected`: one of our own. `replayed`: it was there before. `unasked`: it \
-             answers nothing outstanding. `rate_limited`: its source sent too many. None is \
-             answered.";
+             answers nothing outstanding. `rate_limited`: its source sent too many. `version`: \
+             of another version of probes, as another release sends them. None is answered.";
     }
     "agent" {
         reconciliations: "reconciliations_total", Counter, "reconciliations", [],

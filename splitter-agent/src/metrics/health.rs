@@ -5,10 +5,12 @@ use std::fmt;
 
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use splitter_config::SiteName;
-use splitter_health::{Condition, LinkKind, OverloadReason, Refusal};
+use splitter_health::{Condition, LinkKind, OverloadReason, Refusal, Untimed};
 use splitter_policy::flow::Class;
+use splitter_policy::histogram::Histogram;
 use splitter_steering::{Egress, Placement};
 
+use super::completion::encode_histogram;
 use super::{SplitterCollector, counters_by};
 use splitter_instance::report::{ClassReport, Report, TunnelReport};
 
@@ -65,6 +67,15 @@ impl SplitterCollector {
                     .encode_counter::<NoLabelSet, _, u64>(&of(tunnel), None)?;
             }
         }
+        let mut untimed = families.untimed_answers.encode(encoder)?;
+        for tunnel in &report.tunnels {
+            for (part, count) in Untimed::ALL.iter().zip(tunnel.untimed_answers) {
+                let [role, device, site] = labels(tunnel);
+                untimed
+                    .encode_family(&[role, device, site, ("part", part.name().to_owned())])?
+                    .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+            }
+        }
         let measures: [(_, Of<Option<f64>>); 3] = [
             (&families.loss, |it| it.loss),
             (&families.round_trip, |it| it.round_trip_s),
@@ -97,6 +108,7 @@ impl SplitterCollector {
             class: class.name().to_owned(),
             tunnel: Placement::PRIMARY.of(class),
             moves: [0; Egress::ALL.len()],
+            jitter: Histogram::EMPTY,
         });
         let classes = match &report.classes[..] {
             [] => &unwatched[..],
@@ -125,6 +137,11 @@ impl SplitterCollector {
                     .encode_family(&labels(class, tunnel))?
                     .encode_counter::<NoLabelSet, _, u64>(&class.moves[tunnel as usize], None)?;
             }
+        }
+        let mut jitter = self.families.class_jitter.encode(encoder)?;
+        for class in classes {
+            let labels = [("class", &*class.class), ("site", class.site.as_str())];
+            encode_histogram(&mut jitter, &labels, &class.jitter)?;
         }
         Ok(())
     }

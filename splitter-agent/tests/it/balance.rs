@@ -2,6 +2,10 @@
 //! under it; an agent that is killed. How many segments came early is printed and not held: it depends on
 //! when a shaper's timer runs.
 
+mod by_class;
+mod by_dscp;
+mod by_redirect;
+
 use std::time::Duration;
 
 use crate::support::pair;
@@ -25,17 +29,22 @@ const LONGER_THAN_A_FLOWLETS_GAP: Duration = Duration::from_millis(70);
 pub(crate) fn balanced(site: &Site, balance: &str, peers: bool) -> String {
     let mut text = format!("balance = '{balance}'\npolicy = 'share'\n");
     for (index, rate_mbit) in RATES_MBIT.into_iter().enumerate() {
-        let gateways = site.topology.borders[0].gateway_addresses(index);
-        let device = TUNNELS[index];
-        text += &format!(
-            "[[tunnels]]\ndevice = '{device}'\ngateway = {gateways:?}\nrate_mbit = {rate_mbit}\n\
-             weight = {rate_mbit}\ndelay_ms = 1\n"
-        );
+        text += &format!("[[tunnels]]\n{}weight = {rate_mbit}\n", tunnel(site, index));
         if peers {
+            let gateways = site.topology.borders[0].gateway_addresses(index);
             text += &format!("peer = '{}'\n", gateways[0]);
         }
     }
-    text + "[short]\n[long]\n[steering]\nmode = 'mark'\n[share]\nshape_percent = 100\nqueue_ms = 200\n"
+    text + "[short]\n[long]\n[steering]\nmode = 'mark'\n" + SHAPED
+}
+
+const SHAPED: &str = "[share]\nshape_percent = 100\nqueue_ms = 200\n";
+
+/// The keys of a tunnel.
+fn tunnel(site: &Site, index: usize) -> String {
+    let gateways = site.topology.borders[0].gateway_addresses(index);
+    let (device, rate_mbit) = (TUNNELS[index], RATES_MBIT[index]);
+    format!("device = '{device}'\ngateway = {gateways:?}\nrate_mbit = {rate_mbit}\ndelay_ms = 1\n")
 }
 
 /// Bytes that each tunnel's device has sent.
@@ -154,6 +163,42 @@ fn shows_what_was_chosen(site: &Site) {
     assert!(table.contains("chosen"), "{table}");
     let changed = "took another tunnel than the one before of their flow";
     assert!(table.contains(changed), "{table}");
+    says_that_packets_choose(site, &metrics);
+}
+
+/// Nothing says of a flow that it is in one of the tunnels, or was handed over from one to the other.
+fn says_that_packets_choose(site: &Site, metrics: &str) {
+    let status = site.json(&["status"]);
+    let traffic = status["traffic"].as_array().expect("a list");
+    let rows = traffic.iter().map(|it| (&it["class"], &it["tunnel"]));
+    assert!(rows.eq([
+        (&"short".into(), &"any".into()),
+        (&"long".into(), &"any".into())
+    ]));
+    let long = traffic[1]["bytes"].as_u64().expect("a number");
+    assert!(long > BYTES as u64, "{traffic:?}");
+    let flows = &status["flows"];
+    assert!(flows["became_long"].as_u64() > Some(0), "{flows}");
+    let moved = (&flows["moved_drained"], &flows["moved_at_max_wait"]);
+    assert_eq!(moved, (&0.into(), &0.into()));
+    let table = stdout(&site.splitter(&["status"]));
+    assert!(
+        table.contains("long in any tunnel, each packet by tr"),
+        "{table}"
+    );
+    let handed_over = metrics
+        .lines()
+        .filter(|it| it.starts_with("splitter_handovers_total{"));
+    assert!(handed_over.clone().count() > 0 && handed_over.clone().all(|it| it.ends_with(" 0")));
+    let listed = site.json(&["flows"])["flows"].clone();
+    let listed = listed.as_array().expect("a list");
+    assert!(
+        !listed.is_empty() && listed.iter().all(|it| it["tunnel"] == "any"),
+        "{listed:?}"
+    );
+    let table = stdout(&site.splitter(&["flows"]));
+    let words = "As configured, all packets choose by tr: those are in `any` tunnel.";
+    assert!(table.contains(words), "{table}");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //! same policy on the host: the same packets at the same times, over the same queues. What the host
 //! cannot know, the kernel's time and its hash of a flow, the program has left in its scratch space.
 
+mod host;
+
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,10 +12,7 @@ use crate::policy as support;
 use crate::support::loaded;
 use aya::Pod;
 use aya::maps::{Array, PerCpuArray};
-use flow_balance::{
-    Balancer, Drb, EarliestArrival, EarliestFlow, Ecmp, LetFlow, Packet, PathId, Presto, Rps,
-    ServiceTime, ShortFlows, TrFlow, TrPaper,
-};
+use flow_balance::{Packet, ServiceTime};
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Root;
 use loaded::Loaded;
@@ -26,7 +25,11 @@ use splitter_policy::paths::{
     BalancerNumber, LivePaths, PathCounters, SitePaths, TunnelPath, TunnelQueues,
 };
 use splitter_policy::thresholds::Thresholds;
+use support::host::Host;
 use support::packet::{Packet as Frame, Upper};
+use support::shapes::every_shape_with;
+
+use host::{Choice, Choose, balancers, each_for_itself, place};
 
 const PROGRAM: &str = "mark_balanced";
 const TCX_NEXT: u32 = -1i32 as u32;
@@ -40,6 +43,8 @@ const PATIENCE_NS: u64 = 6_000_000;
 const SPARED_BYTES: u32 = 14;
 const MARK_BITS: u32 = 0x7e;
 const TUNNEL_BITS: u32 = 0xf80;
+/// The tunnels of short flows, and of long ones, that do not choose among all.
+const OWN: [u64; 2] = [0b001, 0b110];
 /// Bits of the kernel's mark that are nobody's here.
 const CAME_WITH: u32 = 0xffff_f001;
 const PACKETS: u16 = 400;
@@ -72,72 +77,6 @@ const FLOW_PLACES: u32 = 65_536;
 // SAFETY: as above.
 unsafe impl Pod for Plain<PathCounters> {}
 
-/// The choice of the host.
-struct Choice {
-    path: PathId,
-    /// What the flow has noted then, where that is compared.
-    noted: Option<[u64; 2]>,
-    /// 1 if the packet arrives later for the sake of order.
-    is_held: u64,
-}
-
-/// Chooses the path of a packet, and puts it into the queue in front of that.
-type Choose = Box<dyn FnMut(&LivePaths<'_, Cell<u64>>, &Packet) -> Choice>;
-
-/// A balancer of the host, with flows of its own.
-fn hosted<B: Balancer<Shared = (), Flow: 'static> + 'static>(balancer: B) -> Choose {
-    let mut flows = HashMap::<u32, B::Flow>::new();
-    Box::new(move |paths, packet| {
-        let flow = flows.entry(place(packet)).or_default();
-        let path = balancer.choose(&mut (), flow, paths, packet);
-        paths.send(path, packet.bytes);
-        Choice {
-            path,
-            noted: None,
-            is_held: 0,
-        }
-    })
-}
-
-fn place(packet: &Packet) -> u32 {
-    packet.flow_hash as u32 % FLOW_PLACES
-}
-
-fn in_order() -> Choose {
-    let mut flows = HashMap::<u32, EarliestFlow>::new();
-    let balancer = EarliestArrival {
-        patience_ns: PATIENCE_NS,
-        seed: SEED,
-    };
-    Box::new(move |paths, packet| {
-        let flow = flows.entry(place(packet)).or_default();
-        let found = balancer.find(flow, paths, packet);
-        paths.send_in_order(found, packet.bytes, flow);
-        // SAFETY: as long, `repr(C)`, and made of integers without padding.
-        let noted = unsafe { std::mem::transmute::<EarliestFlow, [u64; 2]>(*flow) };
-        Choice {
-            path: found.path,
-            noted: Some(noted),
-            is_held: found.is_held(),
-        }
-    })
-}
-
-fn to_the_letter() -> Choose {
-    let (balancer, mut flows) = (TrPaper::new(SEED), HashMap::<u32, TrFlow>::new());
-    let mut short_flows = ShortFlows::new(gap_ns(BalancerNumber::TR_PAPER));
-    Box::new(move |paths, packet| {
-        let flow = flows.entry(place(packet)).or_default();
-        let path = balancer.choose(&mut short_flows, flow, paths, packet);
-        paths.send(path, packet.bytes);
-        Choice {
-            path,
-            noted: Some([flow.bytes(), flow.tnl_ns()]),
-            is_held: 0,
-        }
-    })
-}
-
 /// The silence that ends a flowlet; or that takes a short flow off its paths, so long that the packets of this
 /// test are counted.
 fn gap_ns(balancer: BalancerNumber) -> u64 {
@@ -147,31 +86,12 @@ fn gap_ns(balancer: BalancerNumber) -> u64 {
     }
 }
 
-fn balancers() -> [(BalancerNumber, Choose); 7] {
-    let presto = Presto {
-        cell_bytes: Presto::DEFAULT_CELL_BYTES,
-        seed: SEED,
-    };
-    let letflow = LetFlow {
-        gap_ns: GAP_NS,
-        seed: SEED,
-    };
-    [
-        (BalancerNumber::ECMP, hosted(Ecmp { seed: SEED })),
-        (BalancerNumber::RPS, hosted(Rps { seed: SEED })),
-        (BalancerNumber::DRB, hosted(Drb { seed: SEED })),
-        (BalancerNumber::PRESTO, hosted(presto)),
-        (BalancerNumber::LETFLOW, hosted(letflow)),
-        (BalancerNumber::TR, in_order()),
-        (BalancerNumber::TR_PAPER, to_the_letter()),
-    ]
-}
-
 /// Three tunnels of unlike rates, delays and weights, with queues that some packets fill.
 fn site() -> SitePaths {
     let mut site = SitePaths {
         known: 0b111,
         usable: 0b111,
+        own: OWN,
         gap_ns: GAP_NS,
         patience_ns: PATIENCE_NS,
         mark_mask: TUNNEL_BITS,
@@ -240,9 +160,9 @@ fn frame(number: u16) -> Frame {
 struct Kernel(Loaded);
 
 impl Kernel {
-    fn new(balancer: BalancerNumber) -> Self {
+    fn new(balancers: [BalancerNumber; 2]) -> Self {
         let object = Object::for_level(PacketLog::Off).expect("is embedded");
-        let mut loaded = Loaded::with_balancer(object.bytes(), TABLE_SIZE, balancer);
+        let mut loaded = Loaded::with_balancers(object.bytes(), TABLE_SIZE, balancers);
         loaded.load_classifier(PROGRAM);
         loaded.set(config());
         Self(loaded)
@@ -306,62 +226,8 @@ fn words(queues: &TunnelQueues<Cell<u64>>) -> [u64; 64] {
 #[test]
 fn every_balancer_chooses_in_the_kernel_what_it_chooses_on_the_host() {
     require!(Root);
-    let config = config();
-    for (number, mut choose) in balancers() {
-        let mut kernel = Kernel::new(number);
-        let (mut site, queues) = (site(), TunnelQueues::<Cell<u64>>::default());
-        site.gap_ns = gap_ns(number);
-        let (mut counted, mut lasts) = (PathCounters::default(), HashMap::new());
-        let mut dropped = 0;
-        for packet_number in 0..PACKETS {
-            // One tunnel fails, and returns; and what waits leaves while nothing comes.
-            site.usable = match packet_number {
-                120..180 => 0b101,
-                _ => 0b111,
-            };
-            kernel.set_site(site);
-            if packet_number % 50 == 0 {
-                std::thread::sleep(Duration::from_millis(25));
-            }
-            let frame = frame(packet_number).bytes();
-            let last_ns = kernel.scratch().now_ns;
-            let (run, mark, out) = kernel.0.run_marked(PROGRAM, &frame, CAME_WITH);
-            let seen = kernel.scratch();
-            let about = format!("{number:?}, packet {packet_number}: {seen:?}");
-            assert!(run == TCX_NEXT && out == frame, "{about}");
-            assert!(seen.now_ns > last_ns, "{about}");
-            assert_eq!(
-                seen.bytes,
-                frame.len() as u64 - u64::from(SPARED_BYTES),
-                "{about}"
-            );
-            let class = [Some(Class::Short), Some(Class::Long), None][seen.class as usize];
-            let packet = Packet {
-                now_ns: seen.now_ns,
-                bytes: seen.bytes as u32,
-                flow_hash: seen.hash.wrapping_mul(0x9e37_79b9_0000_0001),
-            };
-            let before = words(&queues);
-            let paths = LivePaths::new(&site, &queues, class, seen.now_ns);
-            let Choice {
-                path,
-                noted,
-                is_held,
-            } = choose(&paths, &packet);
-            assert_eq!(seen.path, path.index() as u64, "{about}");
-            assert_eq!(kernel.queues(), words(&queues), "{about}");
-            assert_eq!(mark, site.marked(marked(&config, class), path), "{about}");
-            if let Some(noted) = noted {
-                assert_eq!(kernel.noted(seen.hash), noted, "{about}");
-            }
-            dropped += u32::from(words(&queues) == before);
-            let last = lasts.insert(place(&packet), path);
-            counted.count(path, class, packet.bytes);
-            let is_change = last.is_some_and(|it| it != path);
-            counted.count_order(path, is_change.into(), is_held);
-        }
-        println!("{number:?}: {dropped} dropped of {counted:?}");
-        assert_eq!(kernel.counted(), counted, "{number:?}");
+    for (number, choose) in balancers() {
+        let (counted, dropped) = choices_are_those_of_the_host([number; 2], choose);
         // Not vacuous: there were packets of every class, in every tunnel, and queues that were full.
         let PathCounters {
             short_packets,
@@ -381,6 +247,161 @@ fn every_balancer_chooses_in_the_kernel_what_it_chooses_on_the_host() {
         let is_any_held = refusals.iter().any(|it| *it > 0);
         assert_eq!(is_any_held, number == BalancerNumber::TR, "{refusals:?}");
     }
+}
+
+#[test]
+fn classes_that_choose_differently_know_in_the_kernel_what_they_know_on_the_host() {
+    use BalancerNumber as By;
+    require!(Root);
+    for balancers in [
+        [By::PLACEMENT, By::PLACEMENT],
+        [By::PLACEMENT, By::TR],
+        [By::TR, By::PLACEMENT],
+        [By::TR, By::LETFLOW],
+        [By::LETFLOW, By::TR],
+        [By::LETFLOW, By::PLACEMENT],
+        [By::RPS, By::PRESTO],
+        [By::PRESTO, By::RPS],
+        [By::ECMP, By::TR],
+    ] {
+        let (counted, _) = choices_are_those_of_the_host(balancers, each_for_itself(balancers));
+        let PathCounters {
+            short_packets,
+            long_packets,
+            other_packets,
+            ..
+        } = counted;
+        let of_classes = [short_packets, long_packets];
+        for ((packets, balancer), own) in of_classes.into_iter().zip(balancers).zip(OWN) {
+            let by_own = |is_own: bool| {
+                let paths = (0..3).filter(|it| (own >> it & 1 == 1) == is_own);
+                paths.map(|it| packets[it]).sum::<u64>()
+            };
+            assert!(by_own(true) > 10, "{balancers:?}: {counted:?}");
+            // Those of the site's own besides only as long as they would overtake their flow.
+            let elsewhere = by_own(false);
+            match balancer {
+                By::PLACEMENT => {
+                    assert!(elsewhere < by_own(true) / 2, "{balancers:?}: {counted:?}")
+                }
+                _ => assert!(elsewhere > 10, "{balancers:?}: {counted:?}"),
+            }
+        }
+        // What is not split goes with the short class.
+        if balancers[0] == By::PLACEMENT {
+            assert_eq!((other_packets[1], other_packets[2]), (0, 0));
+            assert_eq!((short_packets[1], short_packets[2]), (0, 0));
+        }
+    }
+}
+
+/// The class as the XDP program writes it, shape by shape, and none of the fwmark's bits but those of the tunnel.
+#[test]
+fn by_dscp_the_class_is_written_into_the_packet_and_the_tunnel_into_the_mark() {
+    const BY_DSCP: &str = "split_balanced";
+    require!(Root);
+    for level in [PacketLog::Off, PacketLog::Trace] {
+        let object = Object::for_level(level).expect("is embedded");
+        let mut loaded = Loaded::new(object.bytes(), TABLE_SIZE);
+        loaded.load_classifier(BY_DSCP);
+        // As the agent has it where packets choose.
+        let config = PolicyConfig {
+            max_wait_ns: 0,
+            thresholds: Thresholds::uniform(2),
+            ..PolicyConfig::default()
+        };
+        loaded.set(config);
+        let (mut kernel, mut host) = (Kernel(loaded), Host::new(config, TABLE_SIZE));
+        kernel.set_site(site());
+        let (mut chosen, mut written) = (0, 0);
+        for traffic_class in [0x00, 0x09, 0x12, 0x28, 0xbb] {
+            for shape in every_shape_with(traffic_class) {
+                let mut of_host = shape.frame.clone();
+                host.now_ns += 1_000;
+                let outcome = host.split(&mut of_host);
+                let (run, mark, bytes) = kernel.0.run_marked(BY_DSCP, &shape.frame, CAME_WITH);
+                assert_eq!(run, TCX_NEXT, "{}", shape.name);
+                assert_eq!(bytes, of_host, "{}: {outcome:?}", shape.name);
+                assert_eq!(mark & !TUNNEL_BITS, CAME_WITH & !TUNNEL_BITS);
+                chosen += u32::from(mark != CAME_WITH);
+                written += u32::from(bytes != shape.frame);
+            }
+        }
+        println!("{chosen} have chosen, {written} were written to");
+        assert!(chosen > 100 && written > 100, "{chosen} {written}");
+        let PathCounters {
+            short_packets,
+            long_packets,
+            ..
+        } = kernel.counted();
+        let sums = [short_packets, long_packets].map(|it| it.iter().sum::<u64>());
+        // Of two flows, each of which is long from its third packet on.
+        assert!(sums[0] == 4 && sums[1] > 100, "{sums:?}");
+    }
+}
+
+/// Sends the same packets through the kernel's program and the host's choice. Returns what was counted, and how many
+/// packets the host has dropped.
+fn choices_are_those_of_the_host(
+    balancers: [BalancerNumber; 2],
+    mut choose: Choose,
+) -> (PathCounters, u32) {
+    let config = config();
+    let mut kernel = Kernel::new(balancers);
+    let (mut site, queues) = (site(), TunnelQueues::<Cell<u64>>::default());
+    site.gap_ns = gap_ns(balancers[0]);
+    let (mut counted, mut lasts) = (PathCounters::default(), HashMap::new());
+    let mut dropped = 0;
+    for packet_number in 0..PACKETS {
+        // One tunnel fails, and returns; and what waits leaves while nothing comes.
+        site.usable = match packet_number {
+            120..180 => 0b101,
+            _ => 0b111,
+        };
+        kernel.set_site(site);
+        if packet_number % 50 == 0 {
+            std::thread::sleep(Duration::from_millis(25));
+        }
+        let frame = frame(packet_number).bytes();
+        let last_ns = kernel.scratch().now_ns;
+        let (run, mark, out) = kernel.0.run_marked(PROGRAM, &frame, CAME_WITH);
+        let seen = kernel.scratch();
+        let about = format!("{balancers:?}, packet {packet_number}: {seen:?}");
+        assert!(run == TCX_NEXT && out == frame, "{about}");
+        assert!(seen.now_ns > last_ns, "{about}");
+        assert_eq!(
+            seen.bytes,
+            frame.len() as u64 - u64::from(SPARED_BYTES),
+            "{about}"
+        );
+        let class = [Some(Class::Short), Some(Class::Long), None][seen.class as usize];
+        let packet = Packet {
+            now_ns: seen.now_ns,
+            bytes: seen.bytes as u32,
+            flow_hash: seen.hash.wrapping_mul(0x9e37_79b9_0000_0001),
+        };
+        let before = words(&queues);
+        let paths = LivePaths::new(&site, &queues, class, seen.now_ns);
+        let Choice {
+            path,
+            noted,
+            is_held,
+        } = choose(&paths, &packet, class);
+        assert_eq!(seen.path, path.index() as u64, "{about}");
+        assert_eq!(kernel.queues(), words(&queues), "{about}");
+        assert_eq!(mark, site.marked(marked(&config, class), path), "{about}");
+        if let Some(noted) = noted {
+            assert_eq!(kernel.noted(seen.hash), noted, "{about}");
+        }
+        dropped += u32::from(words(&queues) == before);
+        let last = lasts.insert(place(&packet), path);
+        counted.count(path, class, packet.bytes);
+        let is_change = last.is_some_and(|it| it != path);
+        counted.count_order(path, is_change.into(), is_held);
+    }
+    println!("{balancers:?}: {dropped} dropped of {counted:?}");
+    assert_eq!(kernel.counted(), counted, "{balancers:?}");
+    (counted, dropped)
 }
 
 fn marked(config: &PolicyConfig, class: Option<Class>) -> u32 {

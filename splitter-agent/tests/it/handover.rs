@@ -8,7 +8,7 @@ use crate::support::site;
 use crate::support::starved;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use claims::HANDED_OVER_IN_ORDER;
 use egress::{Capture, Left, Stream};
@@ -23,6 +23,7 @@ use flow_testbed::timed::{decide_at_rate, disturb};
 use flow_testbed::topology::TopologyOptions;
 use flow_testbed::workload::Schedule;
 use site::{Site, on_site};
+use splitter_config::Dscp;
 use starved::Starved;
 use tokio_util::sync::CancellationToken;
 
@@ -210,9 +211,13 @@ fn starved_softirqs_reorder_only_flows_that_change_tunnels() {
     });
 }
 
-/// How many streams changed tunnels, and how many of them left out of order; no other did.
+/// How many streams changed tunnels, and how many of them left out of order; no other did, but for a
+/// packet now and then that HTB owes a long class while short ones wait (`LONG_RATE` in
+/// crates/steering/src/shaping/wanted.rs): at most one in 0.6 s by each tunnel.
 fn changes_of_tunnels(site: &Site) -> (usize, usize) {
     const ROUNDS: usize = 15;
+    const OWED_ONE_IN_S: f64 = 0.6;
+    let (begun, mut owed) = (Instant::now(), 0);
     let (mut moved, mut harmed) = (0, 0);
     for _ in 0..ROUNDS {
         let (sent, streams) = burst_of_streams(site);
@@ -220,12 +225,41 @@ fn changes_of_tunnels(site: &Site) -> (usize, usize) {
             let own: Vec<_> = sent.iter().filter(|it| it.port == port).collect();
             let changes = own.iter().any(|it| it.device != own[0].device);
             let in_order = own.is_sorted_by_key(|it| it.number);
-            assert!(in_order || changes, "{own:?}");
+            if !changes && !in_order {
+                assert!(is_in_order_but_for_a_long_packet(&own), "{own:?}");
+                owed += 1;
+            }
             moved += usize::from(changes);
-            harmed += usize::from(!in_order);
+            harmed += usize::from(changes && !in_order);
         }
     }
+    let most = 2.0 * (1.0 + begun.elapsed().as_secs_f64() / OWED_ONE_IN_S);
+    assert!(
+        f64::from(owed) <= most,
+        "{owed} packets overtook their flow"
+    );
     (moved, harmed)
+}
+
+/// Tells if a stream without one packet left in order: a long one, that left before short ones.
+fn is_in_order_but_for_a_long_packet(own: &[&Left]) -> bool {
+    let is_long = |it: &Left| {
+        [Dscp::LONG, Dscp::LONG_ON_SHORT]
+            .map(u8::from)
+            .contains(&it.dscp)
+    };
+    let mut pairs = own.windows(2);
+    let Some(early) = pairs.find_map(|it| (it[0].number > it[1].number).then_some(it[0])) else {
+        return false;
+    };
+    let overtaken = own
+        .iter()
+        .skip_while(|it| it.number != early.number)
+        .filter(|it| it.number < early.number);
+    let others = own.iter().filter(|it| it.number != early.number);
+    is_long(early)
+        && !overtaken.clone().any(|it| is_long(it))
+        && others.is_sorted_by_key(|it| it.number)
 }
 
 /// Streams that turn long and pause for a little longer than what they sent takes to leave: all

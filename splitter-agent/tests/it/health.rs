@@ -99,6 +99,22 @@ fn class_of_a_dead_tunnel_moves_within_a_second_and_returns() {
         claim!((0.0..0.1).contains(&round_trip), "{round_trip}");
         let jitter = of_long("tunnel_jitter_seconds");
         claim!((0.0..0.1).contains(&jitter), "{jitter}");
+        let of_class = |class: &str, part: &str| {
+            let labels = format!("{{class=\"{class}\",site=\"default\"}}");
+            site.metric(&format!("splitter_class_jitter_seconds_{part}{labels}"))
+        };
+        // The long class was in no other tunnel, and met what its own has.
+        let met = of_class("long", "count");
+        let sent = of_long("probes_sent_total");
+        assert!(met < sent, "{met} of {sent}");
+        for class in ["short", "long"] {
+            let (count, sum_s) = (of_class(class, "count"), of_class(class, "sum"));
+            assert!(count > 10.0, "{class}: {count}");
+            claim!(
+                (0.0..0.1).contains(&(sum_s / count)),
+                "{class}: {sum_s} s of {count}"
+            );
+        }
 
         assert!(near.end(Signal::SIGTERM).success());
         assert!(far.end(Signal::SIGTERM).success());

@@ -14,7 +14,7 @@ use splitter_datapath::clock::monotonic_ns;
 use splitter_datapath::{Object, fabric_object};
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::fwmark::MarkBits;
-use splitter_policy::paths::{BalancerNumber, PathCounters, SitePaths, TunnelPath, UplinkNumbers};
+use splitter_policy::paths::{PathCounters, SitePaths, TunnelPath, UplinkNumbers};
 use splitter_policy::sites::SiteKey;
 
 use crate::policy as support;
@@ -79,7 +79,7 @@ struct Kernel {
 impl Kernel {
     fn new() -> Self {
         let object = Object::for_level(PacketLog::Off).expect("is embedded");
-        let mut loaded = Loaded::with_balancer(object.bytes(), 4_096, BalancerNumber::TR);
+        let mut loaded = Loaded::new(object.bytes(), 4_096);
         loaded.load_classifier(PROGRAM);
         loaded.set(PolicyConfig {
             mark_bits: MarkBits::new(0x7e).expect("one run"),

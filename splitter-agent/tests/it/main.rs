@@ -3,10 +3,7 @@
 #[allow(dead_code, reason = "shared with the tests of the crate")]
 #[path = "../../../crates/balance/tests/support/balance_vectors.rs"]
 mod balance_vectors;
-#[allow(
-    dead_code,
-    reason = "the tests of the kernel programs use a part of it"
-)]
+#[allow(dead_code, reason = "tests of kernel programs use a part of it")]
 #[path = "../../../crates/splitter-policy/tests/support/mod.rs"]
 mod policy;
 mod support;
@@ -55,6 +52,7 @@ mod otlp;
 mod overload;
 mod placement;
 mod privileges;
+mod probe_times;
 mod probes;
 mod programs;
 mod real_queue;

@@ -20,9 +20,13 @@ const REDIRECT: &str = "[steering]\nmode = 'redirect'\n[health]\nenabled = false
 /// Longer than a test takes: what is voided meanwhile is voided by a notification.
 const NO_RENEWAL: Duration = Duration::from_secs(3_600);
 
-fn pins(site: &Site) -> Pins {
+fn config(site: &Site) -> Config {
     let text = std::fs::read_to_string(site.config()).expect("a file");
-    let config = Config::parse(&text, "test").expect("it is right");
+    Config::parse(&text, "test").expect("it is right")
+}
+
+fn pins(site: &Site) -> Pins {
+    let config = config(site);
     Pins::new(&config.bpffs, &config.pin_dir())
 }
 
@@ -43,7 +47,7 @@ fn every_change_voids_what_was_noted() {
         site.configure(REDIRECT);
         site.json(&["up"]);
         assert_eq!(trust(site)[1], 0, "nobody vouches without an agent");
-        let begin = || NextHopWatch::begin(pins(site), NO_RENEWAL);
+        let begin = || NextHopWatch::begin(pins(site), &config(site), NO_RENEWAL);
         let watch = site.border().enter(begin).expect("it exists");
         let watch = watch.expect("netlink is there");
         site.wait_for("somebody to vouch", || (trust(site)[1] > 0).then_some(()));

@@ -55,10 +55,13 @@ fn what_is_no_probe_is_counted_and_not_answered() {
         for length in 0..100 {
             stranger.send(&vec![b'S'; length]).expect("it is sent");
         }
-        let mut forged = [7; 64];
-        forged[..8].copy_from_slice(b"SPH\x01\x01\x00\x00\x00");
+        let mut forged = [7; 68];
+        forged[..8].copy_from_slice(b"SPH\x02\x02\x00\x00\x00");
+        let mut other_version = [7; 64];
+        other_version[..8].copy_from_slice(b"SPH\x01\x01\x00\x00\x00");
         for _ in 0..10 {
             stranger.send(&forged).expect("it is sent");
+            stranger.send(&other_version).expect("it is sent");
         }
         assert!(stranger.recv(&mut [0; 100]).is_err(), "it was answered");
         let refused = |reason: &str| {
@@ -68,6 +71,7 @@ fn what_is_no_probe_is_counted_and_not_answered() {
         };
         assert_eq!(refused("malformed"), 100.0);
         assert_eq!(refused("forged"), 10.0);
+        assert_eq!(refused("version"), 10.0);
         assert_eq!(refused("replayed"), 0.0);
         assert_eq!(pair.egresses(), ("short".into(), "long".into()));
         assert!(near.end(Signal::SIGTERM).success());

@@ -2,6 +2,7 @@
 //! next to the same policy on the host.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU32;
 
 use crate::policy as support;
 use crate::support::borders;
@@ -18,6 +19,7 @@ use splitter_policy::counters::FlowEvent;
 use splitter_policy::dscp::Dscp;
 use splitter_policy::flow::{Class, FlowKey, TunnelRole};
 use splitter_policy::packet::{Network, TcpFlags, Transport};
+use splitter_policy::packet_selection::{PacketSelection, SegmentNumbers};
 use splitter_policy::pass_reason::PassReason;
 use splitter_policy::split::Outcome;
 use splitter_policy::thresholds::Thresholds;
@@ -393,6 +395,62 @@ fn the_tap_notes_tcp_flows_and_lets_everything_go_on() {
         let run = kernel.run_classifier("tap", &shape.frame);
         assert_eq!(run.return_value, TCX_NEXT, "{}", shape.name);
     }
+}
+
+#[test]
+fn the_tap_times_packets_by_what_does_not_change_on_the_way() {
+    require!(Root);
+    let object = Object::for_level(PacketLog::Off).expect("is embedded");
+    let all = PacketSelection::one_in(NonZeroU32::MIN, [1, 2]);
+    let mut kernel = Loaded::with_packets(object.bytes(), all, 4);
+    kernel.load_classifier("tap");
+    let digest = |frame: &[u8]| {
+        let network = Network::parse(frame).expect("an IP packet");
+        let numbers = SegmentNumbers::read(frame, &network).expect("a TCP segment");
+        all.select(&key(frame).as_v6(), &numbers).expect("all are")
+    };
+    for (place, packet) in [Packet::tcp_v4(), Packet::tcp_v6()].into_iter().enumerate() {
+        let sent = packet.bytes();
+        kernel.run_classifier("tap", &sent);
+        // As it arrives: with another mark, and a hop limit that has been counted down.
+        let marked = Packet {
+            traffic_class: packet.traffic_class ^ 0b1011_1000,
+            ..packet
+        };
+        let mut arrived = marked.bytes();
+        let hop_limit = if place == 0 { 22 } else { 21 };
+        arrived[hop_limit] -= 3;
+        kernel.run_classifier("tap", &arrived);
+        let (selected, noted) = kernel.packets();
+        assert_eq!(selected, 2 * (place as u64 + 1));
+        let [one, other] = [noted[2 * place], noted[2 * place + 1]];
+        assert_eq!([one.digest, other.digest], [digest(&sent); 2]);
+        assert_eq!([one.flow, other.flow], [key(&sent).as_v6(); 2]);
+        assert!(one.at_ns < other.at_ns);
+        let classes = [one, other].map(|it| it.traffic_class as u8);
+        assert_eq!(classes, [packet.traffic_class, marked.traffic_class]);
+    }
+    // What there is no place for is counted, and no place is used twice.
+    let before = kernel.packets().1;
+    let next = flow(7);
+    kernel.run_classifier("tap", &next);
+    assert_eq!(kernel.packets(), (5, before));
+    assert!(kernel.tapped(&key(&next)).is_some());
+    const TCX_NEXT: u32 = -1i32 as u32;
+    for shape in every_shape() {
+        let run = kernel.run_classifier("tap", &shape.frame);
+        assert_eq!(run.return_value, TCX_NEXT, "{}", shape.name);
+    }
+}
+
+#[test]
+fn the_tap_times_no_packet_unless_it_is_told_to() {
+    require!(Root);
+    let object = Object::for_level(PacketLog::Off).expect("is embedded");
+    let mut kernel = Loaded::new(object.bytes(), TABLE_SIZE);
+    kernel.load_classifier("tap");
+    kernel.run_classifier("tap", &Packet::tcp_v4().bytes());
+    assert_eq!(kernel.packets(), (0, Vec::new()));
 }
 
 fn dscp(frame: &[u8]) -> Dscp {

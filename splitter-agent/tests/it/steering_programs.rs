@@ -1,6 +1,7 @@
 //! The programs that mark next to packets and that redirect, run by the kernel
 //! (`BPF_PROG_TEST_RUN`).
 
+mod choosing;
 mod next_hops;
 
 use crate::policy as support;
@@ -116,6 +117,11 @@ fn router() -> Namespace {
     router
         .sysctl("net.ipv6.conf.all.forwarding", "1")
         .expect("it is there");
+    // Else link-local addresses of the devices are announced once more when nobody else has turned out to have them, a second
+    // or two from now: a change, whatever a test does then.
+    router
+        .sysctl("net.ipv6.conf.default.accept_dad", "0")
+        .expect("it is there");
     run("ip link set lo up");
     for (device, number, mac) in [
         ("wan0", 1, SHORT_HOP),
@@ -149,15 +155,22 @@ fn router() -> Namespace {
 struct Redirecting {
     kernel: Loaded,
     router: Namespace,
+    program: &'static str,
 }
 
 impl Redirecting {
     fn new() -> Self {
+        let load = |object: &[u8]| Loaded::new(object, TABLE_SIZE);
+        Self::running(REDIRECT, load)
+    }
+
+    /// With the program of that name, of what is loaded.
+    fn running(program: &'static str, load: impl FnOnce(&[u8]) -> Loaded + Send) -> Self {
         let router = router();
         let kernel = router.enter(|| {
             let object = Object::for_level(PacketLog::Off).expect("is embedded");
-            let mut kernel = Loaded::new(object.bytes(), TABLE_SIZE);
-            kernel.load_xdp(REDIRECT);
+            let mut kernel = load(object.bytes());
+            kernel.load_xdp(program);
             kernel.set(eager());
             for (device, tunnel) in [("wan0", TunnelRole::Short), ("wan1", TunnelRole::Long)] {
                 let index = nix::net::if_::if_nametoindex(device).expect("it is there");
@@ -167,7 +180,11 @@ impl Redirecting {
             kernel
         });
         let kernel = kernel.expect("the namespace is there");
-        Self { kernel, router }
+        Self {
+            kernel,
+            router,
+            program,
+        }
     }
 
     /// What becomes of a frame, and its bytes.
@@ -175,7 +192,7 @@ impl Redirecting {
         let run = || {
             stay_on_one_cpu();
             let mut out = vec![0; frame.len()];
-            let run = self.kernel.run_xdp(REDIRECT, frame, Some(&mut out), 1);
+            let run = self.kernel.run_xdp(self.program, frame, Some(&mut out), 1);
             (run.return_value, out)
         };
         self.router.enter(run).expect("the namespace is there")

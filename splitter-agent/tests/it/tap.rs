@@ -2,6 +2,8 @@
 
 use crate::support::daemon;
 use crate::support::site;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use aya::programs::{SchedClassifier, TcAttachType};
@@ -101,11 +103,57 @@ fn is_what_the_application_sees(site: &Site) {
     assert_eq!(attached(near), 0);
 }
 
+/// Both borders select the same packets by a key that they share, and find them in each other's reports.
+#[test]
+fn packets_of_both_borders_are_joined() {
+    on_site(|site| {
+        let [near, far] = site.topology.borders.each_ref().map(|it| &it.namespace);
+        let key = site.path("tap.key");
+        std::fs::write(&key, "0123456789abcdef".repeat(4)).expect("a file");
+        std::fs::set_permissions(&key, Permissions::from_mode(0o600)).expect("it is ours");
+        let key = key.to_str().expect("it is text");
+        let start = |border, point| {
+            // With half of them, those that are selected are not all by chance alike.
+            let options = ["--packets", "2", "--packet-key", key, point];
+            Tap::start(site, border, &options)
+        };
+        let sending = start(near, "tun0:egress");
+        let receiving = start(far, "tun0:ingress");
+        let mut connection = Connection::open(&site.topology);
+        connection.send(BYTES);
+        let [from, to] = [(sending, "from"), (receiving, "to")].map(|(tap, name)| {
+            let (report, file) = (tap.end(), site.path(name));
+            std::fs::write(&file, report.to_string()).expect("a file");
+            (report, file)
+        });
+        let passed = flow(&from.0, connection.port())["seen"][0]["packets"].as_u64();
+        let timed = from.0["packets"][0]["packets"].as_array().expect("a list");
+        assert!(
+            !timed.is_empty() && (timed.len() as u64) < passed.expect("a number"),
+            "{timed:?} of {passed:?}"
+        );
+        assert_eq!(from.0["delays"], Value::Null, "between one point");
+        let files = [&from.1, &to.1].map(|it| it.to_str().expect("it is text"));
+        let joined = site.json(&["tap", "--join", files[0], files[1]]);
+        let counts = ["matched", "unmatched", "ambiguous"].map(|it| joined[it].as_u64());
+        assert_eq!(counts, [Some(timed.len() as u64), Some(0), Some(0)]);
+        let variation = &joined["variation"][0];
+        assert_eq!(variation["packets"].as_u64(), Some(timed.len() as u64 - 1));
+        // The tunnel's queue grows and empties in 4 ms, and a machine that stands still is slower.
+        let mean_us = variation["mean_us"].as_f64().expect("a number");
+        assert!((0.1..100_000.0).contains(&mean_us), "{joined}");
+        let text = site.splitter(&["tap", "--join", files[0], files[1]]);
+        let expected = format!("{} packets passed both", timed.len());
+        assert!(stdout(&text).contains(&expected), "{text:?}");
+    });
+}
+
 #[test]
 fn points_of_one_border_are_joined() {
     on_site(|site| {
         let border = site.border();
-        let tap = Tap::start(site, border, &["lan0", "tun0:egress", "tun1:egress"]);
+        let points = ["--packets", "1", "lan0", "tun0:egress", "tun1:egress"];
+        let tap = Tap::start(site, border, &points);
         let mut connection = Connection::open(&site.topology);
         connection.send(BYTES);
         let reported = tap.end();
@@ -119,6 +167,16 @@ fn points_of_one_border_are_joined() {
         assert!(
             (completion_ms - expected_ms).abs() < 0.001,
             "{completion_ms}"
+        );
+        let flows = reported["flows"].as_array().expect("a list");
+        let both = flows
+            .iter()
+            .filter(|it| it["seen"].as_array().is_some_and(|it| it.len() == 2));
+        let packets: Option<u64> = both.map(|it| it["seen"][0]["packets"].as_u64()).sum();
+        assert_eq!(
+            reported["delays"]["matched"].as_u64(),
+            packets,
+            "{reported}"
         );
     });
 }

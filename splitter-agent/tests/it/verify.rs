@@ -28,7 +28,7 @@ fn targets(site: &Site) -> Vec<String> {
 }
 
 /// What it says of these arguments, and how it ends.
-fn verify(site: &Site, arguments: &[&str]) -> (i32, Value) {
+pub(crate) fn verify(site: &Site, arguments: &[&str]) -> (i32, Value) {
     let arguments = [&["verify", "--json", "--count", "3"], arguments].concat();
     let said = site.splitter(&arguments);
     let code = said.status.code().expect("it has ended by itself");
@@ -45,7 +45,7 @@ fn verify_all(site: &Site) -> (i32, Value) {
     verify(site, &arguments)
 }
 
-fn paths<'r>(report: &'r Value, class: &'r str) -> impl Iterator<Item = &'r Value> {
+pub(crate) fn paths<'r>(report: &'r Value, class: &'r str) -> impl Iterator<Item = &'r Value> {
     let paths = report["paths"].as_array().expect("a list");
     assert!(paths.iter().any(|it| it["class"] == class), "{report}");
     paths.iter().filter(move |it| it["class"] == class)
@@ -53,7 +53,7 @@ fn paths<'r>(report: &'r Value, class: &'r str) -> impl Iterator<Item = &'r Valu
 
 /// All of a path's packets have left by this device.
 #[track_caller]
-fn assert_taken(path: &Value, device: &str) {
+pub(crate) fn assert_taken(path: &Value, device: &str) {
     let taken = path["taken"].as_object().expect("a map");
     let devices: Vec<_> = taken.keys().collect();
     assert_eq!(devices, [device], "{path}");

@@ -21,6 +21,7 @@ fn outcome() -> Outcome {
     let flow = |class, bytes, ms, is_finished| FlowResult {
         class,
         bytes,
+        connected: Some(Duration::from_millis(ms / 5)),
         took: Duration::from_millis(ms),
         is_finished,
     };
@@ -57,7 +58,7 @@ fn row_has_all_that_is_promised_of_it() {
     let expected = serde_json::json!({
         "scheme": "tr", "seed": 2, "case": "2x2-asym2.5-web_search", "load": 0.6,
         "size_class": "short", "flows": 2, "unfinished": 1,
-        "mean_ms": 20.0, "p99_ms": row.p99_ms, "predicted_mean_ms": 15.0,
+        "mean_ms": 20.0, "p99_ms": row.p99_ms, "connect_ms": 4.0, "predicted_mean_ms": 15.0,
         "goodput": 1.0, "out_of_order": 0.0005, "retransmits": 3, "path_share": [0.7, 0.3],
         "ns_per_packet": 250.4, "cpu_s": 1.25, "memory_mb": 12.5,
         "prediction_error_us": 80.5,

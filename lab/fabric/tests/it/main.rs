@@ -1,6 +1,7 @@
 //! The program from outside: its words, cells that it measures, and an end by a signal.
 
 mod measures;
+mod predicts;
 #[allow(dead_code, reason = "shared with the tests of other commands")]
 #[path = "../../../../crates/cli/tests/support/transcript.rs"]
 mod transcript;
@@ -25,10 +26,24 @@ fn words_of_the_program_are_those_reviewed() {
         ("one spine", &["--spines", "1"]),
         ("too fast", &["--rate-mbit", "101"]),
         ("no seed", &["--seeds", "0"]),
+        (
+            "rows of nothing that is predicted",
+            &["--measured", "rows.json"],
+        ),
+        (
+            "rows that are not there",
+            &["--predict", "--measured", "/nonexistent/rows.json"],
+        ),
+        ("no key", &["--predict", "--vary", "transport"]),
+        ("prediction of what is measured", &["--predict", "--resume"]),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fabric"));
-        // Never run: what is wrong is found before.
-        command.args(arguments).args(["--splitter", "/nonexistent"]);
+        command.args(arguments);
+        let of_predictions = ["--predict", "--measured"];
+        if !arguments.iter().any(|it| of_predictions.contains(it)) {
+            // Never run: what is wrong is found before.
+            command.args(["--splitter", "/nonexistent"]);
+        }
         let output = plain(&mut command).output();
         words.add(case, arguments, &output.expect("it can be started"));
     }

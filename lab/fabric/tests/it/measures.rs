@@ -56,9 +56,14 @@ fn cell_is_measured_with_all_that_is_promised_of_it() -> TestResult {
             (&cell[..22].into(), &0.6.into())
         );
         assert!(row["flows"].as_u64() > Some(0), "{row}");
-        for figure in ["mean_ms", "p99_ms", "goodput", "cpu_s"] {
+        for figure in ["mean_ms", "connect_ms", "p99_ms", "goodput", "cpu_s"] {
             assert!(row[figure].as_f64() > Some(0.0), "{figure} of {row}");
         }
+        // Data come after the handshake.
+        assert!(
+            row["connect_ms"].as_f64() < row["mean_ms"].as_f64(),
+            "{row}"
+        );
         for none in ["ns_per_packet", "prediction_error_us", "memory_mb"] {
             assert!(row[none].is_null(), "{none} of {row}");
         }
@@ -120,9 +125,10 @@ fn balancers_of_the_splitter_are_measured() -> TestResult {
         // In the mean a model is right to within what waits for some packets.
         let error_us = row["prediction_error_us"].as_f64().expect("a number");
         assert!((0.0..20_000.0).contains(&error_us), "{row}");
-        // Both are used, by what predicts arrivals the faster one more.
+        // Both are used, by what predicts arrivals the faster one more; to the letter a short flow goes where the fewest
+        // short flows are, and only among as many by arrival.
         let share = row["path_share"][1].as_f64().expect("a number");
-        let most = if row["scheme"] == "letflow" { 0.9 } else { 0.5 };
+        let most = if row["scheme"] == "tr" { 0.5 } else { 0.9 };
         assert!((0.02..most).contains(&share), "{row}");
         assert!(row["predicted_mean_ms"].as_f64() > Some(0.0), "{row}");
     }

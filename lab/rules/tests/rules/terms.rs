@@ -69,7 +69,7 @@ const TERMS: &[(&str, &str)] = &[
     ("DPLPMTUD", "cloudburst/crates/proto/src/path.rs"),
     (
         "explicit congestion notification",
-        "cloudburst/crates/proto/src/event.rs",
+        "cloudburst/crates/congestion/src/ecn.rs",
     ),
     ("failover", "cloudburst/crates/proto/src/path_manager.rs"),
     ("handshake", "cloudburst/crates/proto/src/handshake.rs"),

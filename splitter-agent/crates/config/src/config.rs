@@ -63,14 +63,18 @@ section! {
         /// ways: "tr" (the earliest arrival that keeps the flow in order), "drb" and "presto" (turns
         /// for each packet, and for each 64 KB), "ecmp", "rps" and "letflow" (by weight: a hash of the
         /// flow, chance for each packet, and chance after a pause), "tr-paper" (TR to the letter of its
-        /// paper, to compare: flows do not stay in order). Known and refused yet: "placement".
+        /// paper, to compare: flows do not stay in order), or "placement" (each flow keeps to the tunnels
+        /// of its class, to one of several by its hash and by weight). Goes for the classes without a key
+        /// of that name in their sections.
         balance: Option<Balance> = key("balance", Reload, word())
-            .optional("each flow has a tunnel of its class")
+            .optional("each flow has a tunnel of its class, of several the one that the kernel's hash takes")
             .examples(&["\"tr\""])
             .off()
             .trade_off(
                 "With `tr` [one flow fills several tunnels](../how-to/uplinks-as-one.md), in order. \
-                 Needs `steering.mode = \"mark\"`, and `tr` and `tr-paper` all rates.",
+                 `tr` and `tr-paper` need all rates, and with `steering.mode = \"redirect\"` each tunnel needs a `gateway`. \
+                 With `steering.mode = \"dscp\"`, adding or leaving out what chooses is another kind of program, and \
+                 refused by a reload: `splitter down` first.",
             );
 
         /// The spines of a fabric report how full their ports are to the leaf that this machine is, by
@@ -258,7 +262,12 @@ impl Config {
     #[must_use]
     pub fn drops_to_drain(&self) -> bool {
         let is_known = |it: &Tunnels| it.only().is_some_and(|it| it.rate_mbit.is_some());
-        !self.is_shared() && !self.shadow && is_known(&self.short) && is_known(&self.long)
+        let chooses = self.balancers().is_some();
+        !chooses
+            && !self.is_shared()
+            && !self.shadow
+            && is_known(&self.short)
+            && is_known(&self.long)
     }
 
     /// Returns what may leave by a tunnel, in bit/s: its rate, or what it is shaped to. `None`

@@ -44,7 +44,7 @@ pub use overrides::{Overrides, SetError};
 pub use replacement::{ReplaceError, Replacement};
 pub use schema::schema;
 pub use sections::{
-    Advise, Attach, AttachMode, Balance, CloudburstQueue, DscpMatch, Fabric, FabricLeaf,
+    Advise, Attach, AttachMode, Balance, Balancers, CloudburstQueue, DscpMatch, Fabric, FabricLeaf,
     FabricPort, FabricRole, Flows, Gateways, Handover, Health, Log, LongQueue, MAX_SITES,
     MAX_TUNNELS, Marks, Metrics, Otlp, PacketLog, Protocol, Routes, Share, Site, SiteHealth,
     Steering, SteeringMode, Tunnel, Tunnels,

@@ -21,7 +21,7 @@ mod tunnels;
 
 pub use advise::Advise;
 pub use attach::{Attach, AttachMode};
-pub use balance::Balance;
+pub use balance::{Balance, Balancers};
 pub(crate) use balance::{listed as listed_tunnels, read_listed};
 pub use fabric::{Fabric, FabricLeaf, FabricPort, FabricRole};
 pub(crate) use fabric::{read_lists as read_fabric_lists, role_is_possible};

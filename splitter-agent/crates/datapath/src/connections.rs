@@ -7,9 +7,9 @@
 use std::cmp::Reverse as Descending;
 
 use serde::Serialize;
-use splitter_config::Config;
+use splitter_config::{Balancers, Config};
 use splitter_netlink::Interfaces;
-use splitter_policy::flow::{FlowEntry, FlowKey, TunnelRole};
+use splitter_policy::flow::{Class, FlowEntry, FlowKey, TunnelRole};
 use splitter_policy::reverse::{ReverseEntry, reversed};
 
 use crate::clock::monotonic_ns;
@@ -37,7 +37,8 @@ pub struct Reverse {
     pub bytes: u64,
     /// Seconds since the last packet.
     pub idle_s: f64,
-    /// "short" or "long": the tunnel that the last packet came by; `None` where that was none of ours.
+    /// "short" or "long": the tunnel that the last packet came by, or [`ANY_TUNNEL`]; `None` where that was none of
+    /// ours.
     pub tunnel: Option<&'static str>,
 }
 
@@ -98,7 +99,7 @@ impl Connection {
                 packets: other.packets,
                 bytes: other.bytes,
                 idle_s: seconds_between(other.last_seen_ns, now_ns),
-                tunnel: Some(other.tunnel().name()),
+                tunnel: Some(devices.tunnel_of(other.class(), other.tunnel())),
             }),
             None => counted(key)
                 .filter(|it| it.last_ns + CLOCKS_APART_NS >= entry.first_seen_ns)
@@ -106,10 +107,13 @@ impl Connection {
                     packets: it.packets,
                     bytes: it.bytes,
                     idle_s: seconds_between(it.last_ns, now_ns),
-                    tunnel: devices.role_of(it.device).map(TunnelRole::name),
+                    tunnel: devices.arrived_by(it.device),
                 }),
         };
-        let flow = FlowRow::new(key, entry, now_ns);
+        let flow = FlowRow {
+            tunnel: devices.tunnel_of(entry.class(), entry.tunnel()),
+            ..FlowRow::new(key, entry, now_ns)
+        };
         Some(Self {
             flow,
             reverse,
@@ -127,9 +131,15 @@ fn order(key: &FlowKey, entry: &FlowEntry) -> impl Ord {
     (entry.first_seen_ns, key.addresses(), key.ports())
 }
 
-/// The tunnels' devices by their numbers.
+/// The tunnel of a flow where each of its packets chooses one of several, of whichever class.
+pub const ANY_TUNNEL: &str = "any";
+
+/// The tunnels' devices by their numbers, and how packets choose among them.
 #[derive(Clone, Debug, Default)]
-pub struct TunnelDevices(Vec<(u32, TunnelRole)>);
+pub struct TunnelDevices {
+    roles: Vec<(u32, TunnelRole)>,
+    balancers: Option<Balancers>,
+}
 
 impl TunnelDevices {
     /// Takes those of a configuration that are there.
@@ -139,12 +149,27 @@ impl TunnelDevices {
             let interface = interfaces.named(&tunnel.device).ok()?;
             Some((interface.index, role))
         });
-        Self(there.collect())
+        Self {
+            roles: there.collect(),
+            balancers: config.balancers(),
+        }
     }
 
-    fn role_of(&self, device: u32) -> Option<TunnelRole> {
-        let of_device = self.0.iter().find(|(index, _)| *index == device);
-        of_device.map(|(_, role)| *role)
+    /// Names the tunnel of a flow, whose entry has it in this one.
+    fn tunnel_of(&self, class: Class, tunnel: TunnelRole) -> &'static str {
+        match self.balancers {
+            Some(balancers) if balancers.roam(class) => ANY_TUNNEL,
+            _ => tunnel.name(),
+        }
+    }
+
+    /// Names the tunnel that a packet came by; which one is the other border's choice.
+    fn arrived_by(&self, device: u32) -> Option<&'static str> {
+        let (_, role) = self.roles.iter().find(|(index, _)| *index == device)?;
+        Some(match self.balancers {
+            Some(_) => ANY_TUNNEL,
+            None => role.name(),
+        })
     }
 }
 

@@ -143,6 +143,15 @@ impl Dataplane {
         Ok(self.settings()?.config)
     }
 
+    /// Tells if flows are handed over from one tunnel to the other. Where each packet chooses its tunnel, a flow that
+    /// turns long changes its mark, and what counts as a hand-over there is none.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn hands_over(&self) -> Result<bool, KernelError> {
+        Ok(self.policy()?.max_wait_ns > 0)
+    }
+
     /// Changes the settings; flows keep what is known of them.
     ///
     /// # Errors

@@ -30,7 +30,8 @@ pub struct FlowRow {
     pub identifier: Option<u32>,
     /// "short" or "long".
     pub class: &'static str,
-    /// The tunnel in use, "short" or "long"; a long flow changes late.
+    /// The tunnel in use, "short" or "long"; a long flow changes late. [Any](crate::connections::ANY_TUNNEL) where
+    /// each packet chooses.
     pub tunnel: &'static str,
     /// Packets so far.
     pub packets: u64,

@@ -10,17 +10,17 @@ use splitter_config::{PacketLog, SteeringMode};
 use splitter_policy::clock::TickClock;
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::flow::Seeds;
+use splitter_policy::paths::BalancerNumber;
 use splitter_policy::settings::Settings;
 use splitter_policy::table::{GroupV4, GroupV6, Layout, Tags};
 
 use super::error::{map_errno, map_error, program_errno, typed};
 use super::names::{
-    BALANCED, BALANCER, BALANCING, CLOCK_PROGRAM, CLOCK_READING, COUNT_EGRESS, COUNTERS, EGRESS,
-    FLOW_TABLES, FLOWS_V4, FLOWS_V6, FRAGMENTED, LOGS, OWN_QUEUES, OWN_SHARE, PATH_FLOW_MASK,
+    BALANCER, BALANCING, CLOCK_PROGRAM, CLOCK_READING, COUNT_EGRESS, COUNTERS, EGRESS, FLOW_TABLES,
+    FLOWS_V4, FLOWS_V6, FRAGMENTED, LOGS, LONG_BALANCER, OWN_QUEUES, OWN_SHARE, PATH_FLOW_MASK,
     PATH_FLOWS, READS_QUEUES, REDIRECTING, REVERSE, SETTINGS, SHARED, SHORT_QUEUES, SITE_DEVICES,
     SITES, TAGS, TAPPED, TUNNELS, in_object,
 };
-use super::program::program_name;
 use super::shapes::Shape;
 use super::table_note::TableNote;
 use super::{KernelError, Object, Pins, TableSizes, calibrate, raw, reverse, site_paths};
@@ -125,10 +125,7 @@ fn load_reading(
         .set(0, Shape(given), 0)
         .map_err(map_error(SETTINGS))?;
 
-    let name = match (options.steering, object.balance()) {
-        (SteeringMode::Mark, Some(_)) => BALANCED,
-        (steering, _) => program_name(steering),
-    };
+    let name = object.program(options.steering);
     match options.steering {
         SteeringMode::Mark => classifier_mut(&mut ebpf, name)?.load(),
         SteeringMode::Dscp | SteeringMode::Redirect => xdp_mut(&mut ebpf, name)?.load(),
@@ -138,7 +135,11 @@ fn load_reading(
         SteeringMode::Redirect => &REDIRECTING,
         SteeringMode::Dscp | SteeringMode::Mark => &[],
     };
-    let balancing: &[_] = if name == BALANCED { &BALANCING } else { &[] };
+    let balancing: &[_] = if object.balancers().is_some() {
+        &BALANCING
+    } else {
+        &[]
+    };
     let seen: &[_] = if reads_queues { &[SHORT_QUEUES] } else { &[] };
     let common = [
         SETTINGS,
@@ -193,9 +194,12 @@ fn load_object(
 ) -> Result<Ebpf, KernelError> {
     let level = log_level(options.packet_log);
     let reads_queues = u8::from(reads_queues);
-    let balancer = object.balance().map_or(0, |it| it.number().0);
+    let [balancer, long_balancer] = match object.balancers() {
+        Some(it) => [it.short.number(), it.long.number()],
+        None => [BalancerNumber::NONE; 2],
+    };
     let layout = options.tables.layout(Seeds::default());
-    let path_flows = match object.balance() {
+    let path_flows = match object.balancers() {
         Some(_) => site_paths::flow_places(options.tables, kept.has(PATH_FLOWS).then_some(pins))?,
         // Up to four megabytes that nobody would look at.
         None => 1,
@@ -211,7 +215,8 @@ fn load_object(
         .map_max_entries(TAPPED, 1)
         .override_global(READS_QUEUES, &reads_queues, true)
         .map_max_entries(PATH_FLOWS, path_flows)
-        .override_global(BALANCER, &balancer, true)
+        .override_global(BALANCER, &balancer.0, true)
+        .override_global(LONG_BALANCER, &long_balancer.0, true)
         .override_global(PATH_FLOW_MASK, &path_flow_mask, true)
         .override_global("AYA_LOG_LEVEL", &level, false);
     for name in &kept.names {

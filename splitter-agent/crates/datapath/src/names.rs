@@ -10,8 +10,9 @@ pub(super) const ROUTING_GENERATION: &str = "ROUTING_GENERATION";
 pub(super) const VOUCHED_UNTIL: &str = "VOUCHED_UNTIL";
 pub(super) const PREFIX_LENGTHS: &str = "PREFIX_LENGTHS";
 pub(super) const NEIGHBOURS: &str = "NEIGHBOURS";
+pub(super) const TUNNEL_HOPS: &str = "TUNNEL_HOPS";
 /// All that only a program that redirects has.
-pub(super) const REDIRECTING: [&str; 8] = [
+pub(super) const REDIRECTING: [&str; 9] = [
     TARGETS,
     TARGET_SLOTS,
     REDIRECTED,
@@ -20,6 +21,7 @@ pub(super) const REDIRECTING: [&str; 8] = [
     VOUCHED_UNTIL,
     PREFIX_LENGTHS,
     NEIGHBOURS,
+    TUNNEL_HOPS,
 ];
 pub(super) const LAN_ADDRESSES: &str = "LAN_ADDRESSES";
 pub(super) const CLOCK_READING: &str = "CLOCK_READING";
@@ -37,6 +39,9 @@ pub(super) const EGRESS: &str = "EGRESS";
 pub(super) const SITES: &str = "SITES";
 pub(super) const REVERSE: &str = "REVERSE";
 pub(super) const TAPPED: &str = "TAPPED";
+pub(super) const PACKET_SELECTION: &str = "PACKET_SELECTION";
+pub(super) const PACKETS_SELECTED: &str = "PACKETS_SELECTED";
+pub(super) const PACKET_PASSAGES: &str = "PACKET_PASSAGES";
 pub(super) const SITE_DEVICES: &str = "SITE_DEVICES";
 /// What each CPU has put into the modelled queues and not published yet.
 pub(super) const OWN_SHARE: &str = "OWN_SHARE";
@@ -47,7 +52,10 @@ pub(super) const FRAGMENTED: &str = "FRAGMENTED";
 /// Where programs that log write to, which whoever reads it has open.
 pub(super) const LOGS: &str = "AYA_LOGS";
 pub(super) const BALANCED: &str = "mark_balanced";
+pub(super) const BALANCED_BY_DSCP: &str = "split_balanced";
+pub(super) const BALANCED_PAST_STACK: &str = "redir_balanced";
 pub(super) const BALANCER: &str = "BALANCER";
+pub(super) const LONG_BALANCER: &str = "LONG_BALANCER";
 pub(super) const SITE_PATHS: &str = "SITE_PATHS";
 pub(super) const PATH_COUNTERS: &str = "PATH_COUNTERS";
 pub(super) const PATH_FLOWS: &str = "PATH_FLOWS";
@@ -72,7 +80,7 @@ pub(super) const BALANCING: [&str; 9] = [
 ];
 /// What programs of the same build go on with when their tables are made anew: all that holds
 /// something longer than for a packet, besides the tables and the settings, which say how these lie.
-pub(super) const CARRIED: [&str; 26] = [
+pub(super) const CARRIED: [&str; 27] = [
     COUNTERS,
     TUNNELS,
     OWN_SHARE,
@@ -88,6 +96,7 @@ pub(super) const CARRIED: [&str; 26] = [
     REDIRECTED,
     LAN_ADDRESSES,
     NEIGHBOURS,
+    TUNNEL_HOPS,
     SHORT_QUEUES,
     LOGS,
     SITE_PATHS,

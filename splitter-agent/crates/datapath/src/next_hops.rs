@@ -8,12 +8,15 @@ use aya::maps::{Array, HashMap, Map, MapData, MapError};
 use nix::time::{ClockId, clock_gettime};
 use splitter_config::SteeringMode;
 use splitter_policy::forward::{Mac, TARGET_SLOTS as SLOTS};
-use splitter_policy::next_hop::{Generation, NextHopTrust, neighbour};
+use splitter_policy::next_hop::{Generation, NextHopTrust, TunnelHops, neighbour};
 use splitter_policy::prefix_lengths::PrefixLengths;
 
 use super::error::{map_error, typed};
-use super::names::{NEIGHBOURS, PREFIX_LENGTHS, ROUTING_GENERATION, TARGETS, VOUCHED_UNTIL};
+use super::names::{
+    NEIGHBOURS, PREFIX_LENGTHS, ROUTING_GENERATION, TARGETS, TUNNEL_HOPS, VOUCHED_UNTIL,
+};
 use super::shapes::Shape;
+use super::tunnel_hops::{TunnelLink, described};
 use super::{KernelError, Pins};
 
 /// The maps of next hops of an instance whose program redirects.
@@ -23,6 +26,8 @@ pub struct NextHops {
     lengths: Array<MapData, Shape<PrefixLengths>>,
     neighbours: HashMap<MapData, u64, u64>,
     devices: DevMap<MapData>,
+    /// Not of an older build's programs.
+    tunnels: Option<Array<MapData, Shape<TunnelHops>>>,
 }
 
 impl NextHops {
@@ -42,12 +47,17 @@ impl NextHops {
         let lengths = Map::Array(open(PREFIX_LENGTHS)?);
         let neighbours = Map::LruHashMap(open(NEIGHBOURS)?);
         let devices = Map::DevMap(open(TARGETS)?);
+        let tunnels = match pins.map(TUNNEL_HOPS).exists() {
+            true => Some(Map::Array(open(TUNNEL_HOPS)?)),
+            false => None,
+        };
         Ok(Some(Self {
             generation: typed(ROUTING_GENERATION, Array::try_from(generation))?,
             vouched_until_ns: typed(VOUCHED_UNTIL, Array::try_from(vouched))?,
             lengths: typed(PREFIX_LENGTHS, Array::try_from(lengths))?,
             neighbours: typed(NEIGHBOURS, HashMap::try_from(neighbours))?,
             devices: typed(TARGETS, DevMap::try_from(devices))?,
+            tunnels: typed(TUNNEL_HOPS, tunnels.map(Array::try_from).transpose())?,
         }))
     }
 
@@ -119,6 +129,54 @@ impl NextHops {
         devices.sort_unstable();
         devices.dedup();
         Ok(devices)
+    }
+
+    /// Has the programs know the next hops of the tunnels that packets choose among, in the order of the configuration, as
+    /// far as they may put packets into their devices. What is so already is left as it is.
+    ///
+    /// # Errors
+    /// When a map cannot be read or written.
+    pub fn write_tunnels(&mut self, tunnels: &[Option<TunnelLink>]) -> Result<(), KernelError> {
+        let mut slots = Vec::new();
+        for slot in 0..SLOTS {
+            slots.extend(self.device_in(slot)?.map(|device| (device, slot)));
+        }
+        let Some(map) = &mut self.tunnels else {
+            return Ok(());
+        };
+        for (family, wanted) in (0..).zip(described(tunnels, &slots)) {
+            let Shape(found) = map.get(&family, 0).map_err(map_error(TUNNEL_HOPS))?;
+            if found != wanted {
+                let written = map.set(family, Shape(wanted), 0);
+                written.map_err(map_error(TUNNEL_HOPS))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the next hops of the tunnels that packets choose among, of IPv4 and of IPv6, as the programs have them; none
+    /// where they are of an older build.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn tunnels(&self) -> Result<Option<[TunnelHops; 2]>, KernelError> {
+        let Some(map) = &self.tunnels else {
+            return Ok(None);
+        };
+        let of = |family| map.get(&family, 0).map(|it| it.0);
+        let both = of(0).and_then(|v4| Ok([v4, of(1)?]));
+        both.map(Some).map_err(map_error(TUNNEL_HOPS))
+    }
+
+    /// Tells if somebody vouches for next hops now.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn are_vouched_for(&self) -> Result<bool, KernelError> {
+        let until_ns = self.vouched_until_ns.get(&0, 0);
+        until_ns
+            .map(|it| it > now_ns())
+            .map_err(map_error(VOUCHED_UNTIL))
     }
 
     fn device_in(&self, slot: u32) -> Result<Option<u32>, KernelError> {

@@ -5,8 +5,9 @@ use std::io;
 use std::path::PathBuf;
 
 use aya::include_bytes_aligned;
-use splitter_config::{Balance, PacketLog, SteeringMode};
+use splitter_config::{Balancers, Config, PacketLog, SteeringMode};
 
+use super::names::{BALANCED, BALANCED_BY_DSCP, BALANCED_PAST_STACK};
 use super::program::program_name;
 
 /// Name of the program that splits unless something else is asked for.
@@ -21,7 +22,9 @@ pub(super) const OVERRIDE_VARIABLE: &str = "SPLITTER_EBPF_OBJECT_DIR";
 pub struct Object {
     bytes: Cow<'static, [u8]>,
     level: PacketLog,
-    balance: Option<Balance>,
+    balancers: Option<Balancers>,
+    /// The program that chooses marks the class by the DSCP.
+    by_dscp: bool,
 }
 
 impl Object {
@@ -45,19 +48,34 @@ impl Object {
         Ok(Self {
             bytes,
             level,
-            balance: None,
+            balancers: None,
+            by_dscp: false,
         })
     }
 
-    /// Has the program of this build choose among tunnels in that way.
+    /// Has the program of this build choose among tunnels as a configuration says, if it does.
     #[must_use]
-    pub fn balancing(self, balance: Option<Balance>) -> Self {
-        Self { balance, ..self }
+    pub fn balancing(self, config: &Config) -> Self {
+        Self {
+            balancers: config.balancers(),
+            by_dscp: config.mark_bits().is_none(),
+            ..self
+        }
     }
 
-    /// How its program chooses among tunnels, if it does.
-    pub(super) fn balance(&self) -> Option<Balance> {
-        self.balance
+    /// The name of the program for a way of steering.
+    pub(super) fn program(&self, steering: SteeringMode) -> &'static str {
+        match (steering, self.balancers) {
+            (SteeringMode::Mark, Some(_)) if self.by_dscp => BALANCED_BY_DSCP,
+            (SteeringMode::Mark, Some(_)) => BALANCED,
+            (SteeringMode::Redirect, Some(_)) => BALANCED_PAST_STACK,
+            (steering, _) => program_name(steering),
+        }
+    }
+
+    /// How its program chooses among tunnels for each class, if it does.
+    pub(super) fn balancers(&self) -> Option<Balancers> {
+        self.balancers
     }
 
     /// Returns the ELF file's bytes.
@@ -65,14 +83,14 @@ impl Object {
         &self.bytes
     }
 
-    /// BLAKE3 hash of the file, the log level and the balancer, which are fixed when it is loaded;
+    /// BLAKE3 hash of the file, the log level and the balancers, which are fixed when it is loaded;
     /// by it a running instance is recognised as being of this build.
     pub fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.bytes);
         hasher.update(self.level.as_str().as_bytes());
-        if let Some(balance) = self.balance {
-            hasher.update(balance.as_str().as_bytes());
+        if let Some(Balancers { short, long }) = self.balancers {
+            hasher.update(format!("{short} {long} {}", self.by_dscp).as_bytes());
         }
         hasher.finalize().to_string()
     }

@@ -5,7 +5,7 @@ use aya_obj::programs::XdpAttachType;
 use splitter_config::SteeringMode;
 
 use super::error::program_error;
-use super::names::COUNT_EGRESS;
+use super::names::{BALANCED, BALANCED_BY_DSCP, BALANCED_PAST_STACK, COUNT_EGRESS};
 use super::{KernelError, Pins, TcSide};
 
 /// The name of the program of a steering mode, in the object and where it is pinned.
@@ -15,6 +15,14 @@ pub const fn program_name(steering: SteeringMode) -> &'static str {
         SteeringMode::Mark => "mark",
         SteeringMode::Redirect => "redirect",
     }
+}
+
+/// Tells if one of the programs that split has this name, as the kernel says it.
+#[must_use]
+pub fn is_splitting(name: &str) -> bool {
+    let mut names = SteeringMode::ALL.iter().map(|mode| program_name(*mode));
+    let choosing = [BALANCED, BALANCED_BY_DSCP, BALANCED_PAST_STACK];
+    choosing.contains(&name) || names.any(|it| it == name)
 }
 
 /// The kind of the program of a steering mode, in words.
@@ -61,5 +69,42 @@ impl Program {
             Self::Ingress(program) => program.info()?,
         };
         Ok(info.id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use splitter_config::{Config, PacketLog};
+
+    use super::*;
+    use crate::Object;
+
+    /// The kernel keeps so much of a name.
+    const NAME_BYTES: usize = 15;
+
+    #[test]
+    fn each_program_that_splits_is_known_by_what_the_kernel_calls_it() {
+        let of = |mode: &str, balance: &str| {
+            let text = format!(
+                "lan = 'l'\n{balance}\n[short]\ndevice = 'a'\ngateway = '192.0.2.1'\nrate_mbit = 9\n[long]\ndevice = 'b'\ngateway = '192.0.2.5'\nrate_mbit = 9\n[steering]\nmode = '{mode}'\n"
+            );
+            let config = Config::parse(&text, "t").unwrap();
+            let object = Object::for_level(PacketLog::Off)
+                .unwrap()
+                .balancing(&config);
+            object.program(config.program_mode())
+        };
+        let names = [
+            of("dscp", ""),
+            of("mark", ""),
+            of("redirect", ""),
+            of("dscp", "balance = 'tr'"),
+            of("mark", "balance = 'tr'"),
+            of("redirect", "balance = 'tr'"),
+        ];
+        for name in names {
+            assert!(name.len() <= NAME_BYTES && is_splitting(name), "{name}");
+        }
+        assert!(!is_splitting(COUNT_EGRESS) && !is_splitting("tap"));
     }
 }

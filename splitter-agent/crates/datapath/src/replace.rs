@@ -55,10 +55,7 @@ impl Dataplane {
         inherit::pinned_sizes(pins)
     }
 
-    #[allow(
-        clippy::type_complexity,
-        reason = "what is kept is the one thing that differs between the two callers"
-    )]
+    #[allow(clippy::type_complexity, reason = "all that the callers differ in")]
     fn replace_keeping(
         object: &Object,
         pins: &Pins,

@@ -30,7 +30,7 @@ pub fn policy_settings(
     let (short_rate, long_rate) = known_rates(config);
     let (tunnel_use, short_percent) = match config.policy {
         // Where each packet chooses among all tunnels no flow is handed over from one to another.
-        _ if config.balance.is_some() => (TunnelUse::DEDICATED, 100),
+        _ if config.balancers().is_some() => (TunnelUse::DEDICATED, 100),
         TunnelPolicy::Dedicated => (TunnelUse::DEDICATED, CAUTIOUS_PERCENT),
         // What leaves is what the agent's own shaper lets out.
         TunnelPolicy::Share => (TunnelUse::SHARED, 100),
@@ -40,7 +40,11 @@ pub fn policy_settings(
         unit,
         idle_timeout_ns: nanoseconds(config.flows.idle_timeout),
         drain_margin_ns: nanoseconds(config.handover.drain_margin).max(shaper_slack_ns(config)),
-        max_wait_ns: nanoseconds(config.handover.max_wait),
+        // Nor does one wait for it: the mark says the class, as the model of the queues has it.
+        max_wait_ns: match config.balancers() {
+            Some(_) => 0,
+            None => nanoseconds(config.handover.max_wait),
+        },
         short_service: ServiceTime::from_bits_per_second(short_rate * short_percent / 100),
         long_service: ServiceTime::from_bits_per_second(long_rate),
         long_queue_ns: nanoseconds(config.handover.long_queue),
@@ -74,7 +78,7 @@ pub fn policy_settings(
 /// tunnel is that a flow will come to nobody knows; and compared with a queue that may be fuller than any
 /// of the real ones, one for the long class would draw flows there. So it has no rate then.
 fn known_rates(config: &Config) -> (u64, u64) {
-    if config.balance.is_some() {
+    if config.balancers().is_some() {
         return (0, 0);
     }
     // A rate that is not known is less than any.
@@ -124,6 +128,23 @@ mod tests {
     fn rates(short: &str, long: &str) -> (u64, u64) {
         let text = format!("lan = 'eth0'\n[short]\n{short}\n[long]\n{long}\n");
         known_rates(&Config::parse(&text, "test").unwrap())
+    }
+
+    #[test]
+    fn no_flow_waits_for_a_hand_over_where_packets_choose() {
+        let settings = |balance: &str| {
+            let text = format!(
+                "lan = 'l'\n{balance}\n[short]\ndevice = 'a'\nrate_mbit = 9\n[long]\ndevice = 'b'\nrate_mbit = 9\n"
+            );
+            policy_settings(&Config::parse(&text, "t").unwrap(), 1_500, true, 0b11)
+        };
+        let (choosing, placed) = (
+            settings("balance = 'tr'"),
+            settings("balance = 'placement'"),
+        );
+        assert_eq!(choosing.max_wait_ns, 0);
+        assert!(placed.max_wait_ns > 0 && placed.short_service.is_known());
+        assert!(!choosing.short_service.is_known());
     }
 
     #[test]

@@ -7,7 +7,8 @@ use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::fabric::{Agreement, FabricCounters};
 use splitter_policy::flow::{FlowKeyV6, TapEntry};
 use splitter_policy::forward::Mac;
-use splitter_policy::next_hop::Generation;
+use splitter_policy::next_hop::{Generation, TunnelHops};
+use splitter_policy::packet_selection::{PacketPassage, PacketSelection};
 use splitter_policy::paths::{PathCounters, SitePaths, UplinkNumbers};
 use splitter_policy::prefix_lengths::PrefixLengths;
 use splitter_policy::queue_search::{QueueSearch, ShortQueues};
@@ -36,6 +37,8 @@ plain_data!(
     FlowKeyV6,
     Generation,
     Mac,
+    PacketPassage,
+    PacketSelection,
     PathCounters,
     PrefixLengths,
     QueueSearch,
@@ -45,6 +48,7 @@ plain_data!(
     ShortQueues,
     SitePaths,
     TapEntry,
+    TunnelHops,
     UplinkNumbers
 );
 
@@ -55,13 +59,16 @@ const _: () = {
     assert!(size_of::<FabricCounters>() == 192);
     assert!(size_of::<FlowKeyV6>() == 40);
     assert!(size_of::<Generation>() == 8);
+    assert!(size_of::<PacketPassage>() == 64);
+    assert!(size_of::<PacketSelection>() == 24);
     assert!(size_of::<PathCounters>() == 768);
     assert!(size_of::<PrefixLengths>() == 33_280);
     assert!(size_of::<QueueSearch>() == 32);
     assert!(size_of::<RemoteBacklogs>() == 256);
     assert!(size_of::<ReverseEntry>() == 32);
     assert!(size_of::<ShortQueues>() == 24);
-    assert!(size_of::<SitePaths>() == 816);
+    assert!(size_of::<SitePaths>() == 896);
     assert!(size_of::<TapEntry>() == 32);
+    assert!(size_of::<TunnelHops>() == 324);
     assert!(size_of::<Settings>() == 688);
 };

@@ -27,7 +27,7 @@ pub fn site_paths(
     is_usable: impl Fn(usize) -> bool,
     delay_ns: impl Fn(usize) -> Option<u64>,
 ) -> Option<SitePaths> {
-    config.balance?;
+    config.balancers()?;
     let mut site = SitePaths {
         gap_ns: FLOWLET_GAP_NS,
         mark_mask: config.tunnel_mask(),
@@ -39,10 +39,10 @@ pub fn site_paths(
     if config.shadow {
         return Some(site);
     }
-    let tunnels = config.tunnels().map(|(_, tunnel)| tunnel);
-    let marked = tunnels.zip(config.tunnel_marks()).enumerate();
-    for (path, (index, (tunnel, mark))) in site.tunnels.iter_mut().zip(marked) {
+    let marked = config.tunnels().zip(config.tunnel_marks()).enumerate();
+    for (path, (index, ((class, tunnel), mark))) in site.tunnels.iter_mut().zip(marked) {
         site.known |= 1 << index;
+        site.own[class as usize] |= 1 << index;
         site.usable |= u64::from(is_usable(index)) << index;
         *path = TunnelPath {
             mark,
@@ -59,7 +59,10 @@ pub fn site_paths(
 /// Sets what follows from the delays of the tunnels, for a description whose delays have been changed.
 pub fn follow_delays(config: &Config, site: &mut SitePaths) {
     site.patience_ns = patience_ns(site);
-    if config.balance == Some(Balance::TrPaper) {
+    if config
+        .balancers()
+        .is_some_and(|it| it.have(Balance::TrPaper))
+    {
         site.gap_ns = slowest_round_trip_ns(site);
     }
 }
@@ -223,6 +226,7 @@ mod tests {
             (site.known, site.usable, site.mark_mask),
             (0b11, 0b10, 0xf80)
         );
+        assert_eq!(site.own, [0b01, 0b10]);
         let delays = [0, 1].map(|it| site.tunnels[it].propagation_ns);
         // Stated, and measured.
         assert_eq!(delays, [10_000_000, 3_000_000]);

@@ -4,6 +4,12 @@
 //! long as the [`Taps`] live and nothing is pinned, so that nothing is left when the process ends.
 //! Before Linux 6.6 (TCX) it is a filter of the device's `clsact` queueing discipline, which a
 //! process that is killed leaves behind.
+//!
+//! It times packets one by one, too, where a [`PacketSelection`] says which: [`PacketDelays`] has their delays
+//! between two points.
+
+mod delays;
+mod packets;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,13 +19,18 @@ use std::str::FromStr;
 use aya::maps::{HashMap as BpfHashMap, MapData, MapError};
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfError, EbpfLoader};
-use serde::{Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use splitter_config::InvalidValue;
 use splitter_netlink::{InterfaceName, Interfaces, NoSuchInterface};
 use splitter_policy::flow::{FlowKey, FlowKeyV6, TapEntry};
+use splitter_policy::packet_selection::PacketSelection;
 use thiserror::Error;
 
-use crate::names::TAPPED;
+pub use self::delays::{DelaySummary, DelayVariation, PacketDelay, PacketDelays};
+use self::packets::PacketMaps;
+pub use self::packets::{PACKET_CAPACITY, TimedPacket, TimedPackets};
+use crate::names::{PACKET_PASSAGES, PACKET_SELECTION, TAPPED};
 use crate::{Clsact, Object, Position, Shape, TcHook, attach_tc};
 
 /// Flows that one tap remembers; later ones are not noted.
@@ -38,6 +49,7 @@ pub struct Tap {
     point: TapPoint,
     hook: TcHook,
     flows: BpfHashMap<MapData, Shape<FlowKeyV6>, Shape<TapEntry>>,
+    packets: PacketMaps,
     /// Holds the link.
     _ebpf: Ebpf,
 }
@@ -134,7 +146,7 @@ pub enum TapError {
 
 impl Taps {
     /// Attaches a tap at each point, in this thread's network namespace, of which `interfaces` is
-    /// the list. To be dropped in the same namespace.
+    /// the list. To be dropped in the same namespace. Packets that `selection` has are timed one by one.
     ///
     /// # Errors
     /// See [`TapError`]; nothing stays attached.
@@ -142,10 +154,11 @@ impl Taps {
         object: &Object,
         points: &[TapPoint],
         interfaces: &Interfaces,
+        selection: &PacketSelection,
     ) -> Result<Self, TapError> {
         let mut taps = Self::default();
         for point in points {
-            let (tap, created) = Tap::attach(object, point.clone(), interfaces)?;
+            let (tap, created) = Tap::attach(object, point.clone(), interfaces, selection)?;
             taps.taps.push(tap);
             taps.created.extend(created);
         }
@@ -155,6 +168,14 @@ impl Taps {
     /// Goes through all taps.
     pub fn iter(&self) -> impl Iterator<Item = &Tap> {
         self.taps.iter()
+    }
+
+    /// The packets that the taps have timed, by tap.
+    ///
+    /// # Errors
+    /// [`TapError::Read`].
+    pub fn packets(&self) -> Result<Vec<TimedPackets>, TapError> {
+        self.iter().map(Tap::packets).collect()
     }
 
     /// Everything that the taps have noted, by flow, the earliest first.
@@ -175,6 +196,7 @@ impl Tap {
         object: &Object,
         point: TapPoint,
         interfaces: &Interfaces,
+        selection: &PacketSelection,
     ) -> Result<(Self, Option<Clsact>), TapError> {
         let interface = interfaces.named(&point.device)?;
         if !interface.is_ethernet {
@@ -185,6 +207,8 @@ impl Tap {
             .map_max_entries("FLOWS_V4", 1)
             .map_max_entries("FLOWS_V6", 1)
             .map_max_entries("TAGS", 1)
+            .map_max_entries(PACKET_PASSAGES, packets::capacity(selection))
+            .override_global(PACKET_SELECTION, &Shape(*selection), true)
             .load(object.bytes())?;
         let program: &mut SchedClassifier = ebpf
             .program_mut("tap")
@@ -212,6 +236,7 @@ impl Tap {
             point,
             hook: attached.hook,
             flows,
+            packets: PacketMaps::take(&mut ebpf)?,
             _ebpf: ebpf,
         };
         Ok((tap, attached.created))
@@ -240,6 +265,22 @@ impl Tap {
                 point: self.point.clone(),
                 source,
             })
+    }
+
+    /// The packets timed so far.
+    ///
+    /// # Errors
+    /// [`TapError::Read`].
+    pub fn packets(&self) -> Result<TimedPackets, TapError> {
+        let point = self.point.clone();
+        match self.packets.read() {
+            Ok((packets, missing)) => Ok(TimedPackets {
+                point,
+                missing,
+                packets,
+            }),
+            Err(source) => Err(TapError::Read { point, source }),
+        }
     }
 }
 
@@ -301,6 +342,23 @@ impl TappedFlow {
     }
 }
 
+/// Writes its 5-tuple but for the protocol, which is always TCP.
+impl fmt::Display for TappedFlow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            source,
+            source_port,
+            destination,
+            destination_port,
+            ..
+        } = self;
+        write!(
+            f,
+            "{source}:{source_port} -> {destination}:{destination_port}"
+        )
+    }
+}
+
 /// Negative when the points were given against the flow's direction.
 fn milliseconds(from_ns: u64, to_ns: u64) -> f64 {
     (to_ns as f64 - from_ns as f64) / 1e6
@@ -339,6 +397,13 @@ impl fmt::Display for TapPoint {
 impl Serialize for TapPoint {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for TapPoint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
     }
 }
 

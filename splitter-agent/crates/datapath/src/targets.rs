@@ -28,6 +28,14 @@ pub struct Targets {
     pub lan: BTreeMap<u32, [u8; 6]>,
 }
 
+impl Targets {
+    /// Tells if packets of a class may be put into the device of that number.
+    #[must_use]
+    pub fn have(&self, device: u32) -> bool {
+        self.tunnels.iter().any(|target| target >> 1 == device)
+    }
+}
+
 /// The maps of both.
 pub(super) struct TargetMaps {
     devices: DevMap<MapData>,

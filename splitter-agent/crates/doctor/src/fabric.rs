@@ -188,8 +188,8 @@ async fn selected(netlink: &Netlink) -> Result<Vec<SelectedMark>, NetlinkError> 
     let mut selected = Vec::new();
     for rule in our_rules(netlink).await? {
         let (tos, is_exact) = match rule.selector {
-            Selector::Dscp(dscp) => (dscp.tos(), true),
-            Selector::Tos(tos) => (tos, false),
+            Selector::Dscp(dscp) | Selector::DscpUnmarked { dscp, .. } => (dscp.tos(), true),
+            Selector::Tos(tos) | Selector::TosUnmarked { tos, .. } => (tos, false),
             Selector::Any | Selector::Mark { .. } => continue,
         };
         let rule = format!("the splitter's rule {}", rule.priority);

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use splitter_config::Config;
 use splitter_netlink::{Netlink, NetlinkError};
+use splitter_steering::shaping::short_queue;
 
 mod drivers;
 mod fabric;
@@ -113,6 +114,8 @@ pub async fn examine(
     let mut checks = machine::examine(netlink, config).await;
     if let Some(config) = config {
         checks.extend(network::examine(netlink, config).await?);
+        let queues = short_queue(config);
+        checks.extend(queues.map(|it| Check::warn("queues of tunnels", it.problem, it.remedy)));
         checks.extend(table::examine(config));
     }
     Ok(checks)

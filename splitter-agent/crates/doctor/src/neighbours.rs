@@ -6,7 +6,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use splitter_config::{Config, SteeringMode};
+use splitter_config::Config;
 use splitter_netlink::{Interfaces, Netlink, NetlinkError};
 use splitter_steering::routes::other_rules;
 
@@ -115,9 +115,7 @@ fn assemble(
         Err(problem) => unseen.push(problem),
     }
     let mut found = group(findings);
-    if let (SteeringMode::Mark, Some(bits)) = (config.steering.mode, config.mark_bits()) {
-        marks::add_overlaps(bits.mask(), &mut found);
-    }
+    marks::add_overlaps(config, &mut found);
     Neighbours {
         found: found.into_iter().map(|(neighbour, _)| neighbour).collect(),
         unseen,

@@ -79,7 +79,7 @@ async fn lan(interface: &Interface, config: &Config, ours: Option<&[u32]>) -> Ve
             format!("see `ethtool -k {name}`"),
         ),
     };
-    if config.steering.mode == SteeringMode::Mark {
+    if config.program_mode() == SteeringMode::Mark {
         // Runs on any device that has an Ethernet header, and counts merged packets as segments.
         let mut checks = vec![link(&interface.name, interface), ethernet(interface)];
         checks.extend(xdp::running_alongside(interface, ours));

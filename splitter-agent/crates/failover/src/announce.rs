@@ -4,13 +4,17 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use splitter_config::SiteName;
-use splitter_health::{Cause, Change, Condition, Evidence, LinkKind, Overload, PeerPresence};
+use splitter_health::{
+    Cause, Change, Condition, Evidence, LinkKind, Overload, PeerPresence, Untimed,
+};
 use splitter_netlink::{InterfaceName, list_names};
 use splitter_policy::flow::Class;
+use splitter_policy::histogram::Histogram;
 use splitter_steering::{Egress, Placement};
 
 use super::monitored_tunnel::MonitoredTunnel;
 use super::socket::SocketError;
+use super::untimed::untimed;
 use splitter_instance::report::{ClassReport, Move, TunnelReport, class_of, unix_ms};
 
 /// A machine that stays overloaded says so again after this time.
@@ -225,7 +229,25 @@ pub(super) fn class_report(site: &SiteName, class: Class) -> ClassReport {
         class: class.name().to_owned(),
         tunnel: Placement::PRIMARY.of(class),
         moves: [0; Egress::ALL.len()],
+        jitter: Histogram::EMPTY,
     }
+}
+
+/// The jitter that each class met since it was last taken, in the tunnels that it is in.
+pub(super) fn take_jitter(
+    monitored: &mut [MonitoredTunnel],
+    placement: &Placement,
+) -> [Histogram; Class::ALL.len()] {
+    let mut jitter = [Histogram::EMPTY; Class::ALL.len()];
+    for tunnel in monitored {
+        let taken = tunnel.watch.take_jitter();
+        for (class, met) in Class::ALL.into_iter().zip(&mut jitter) {
+            if placement.has(class, tunnel.spec.role, &tunnel.device) {
+                met.add(&taken);
+            }
+        }
+    }
+    jitter
 }
 
 pub(super) fn tunnel_report(
@@ -255,5 +277,7 @@ pub(super) fn tunnel_report(
         loss: measure.and_then(|it| it.loss()),
         round_trip_s: measure.and_then(|it| Some(it.round_trip()?.as_secs_f64())),
         jitter_s: measure.and_then(|it| Some(it.jitter()?.as_secs_f64())),
+        untimed: untimed(tunnel),
+        untimed_answers: measure.map_or([0; Untimed::ALL.len()], |it| it.untimed_totals()),
     }
 }

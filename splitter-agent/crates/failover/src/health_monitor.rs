@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::select_all;
 use splitter_config::{Config, SiteName};
 use splitter_health::{
-    Condition, DATAGRAM_BYTES, KeyError, KeyRing, KeyRings, LinkState, Nonce, PeerPresence, Start,
+    Condition, DATAGRAM_BYTES, KeyError, KeyRing, KeyRings, LinkState, Nonce, PeerPresence, Stamp,
+    Start,
 };
 use splitter_netlink::Netlink;
 use splitter_policy::flow::Class;
@@ -17,7 +18,8 @@ use tokio::sync::watch;
 use tokio::time::sleep_until;
 
 use super::announce::{
-    class_report, degraded, log_change, log_evidence, log_unknown, tunnel_report, warn_once,
+    class_report, degraded, log_change, log_evidence, log_unknown, take_jitter, tunnel_report,
+    warn_once,
 };
 use super::choose::{Graded, choose};
 use super::link_events::LinkEvents;
@@ -27,8 +29,10 @@ use super::monitored_tunnel::MonitoredTunnel;
 use super::next_hops::resolve_next_hops;
 use super::overload_signs::OverloadSigns;
 use super::shared::{HealthMonitorError, Shared};
+use super::socket::Received;
 use super::spec::{specs, timing};
 use super::switch::Failover;
+use super::untimed::log_untimed;
 use splitter_instance::report::SharedReport;
 use splitter_instance::{Instance, Lock};
 
@@ -75,7 +79,7 @@ impl HealthMonitor {
             site: config.site_name(),
             monitored: specs(config)
                 .into_iter()
-                .map(|it| MonitoredTunnel::new(it, identity.as_ref()))
+                .map(|it| MonitoredTunnel::new(it, identity.as_ref(), Duration::ZERO))
                 .collect(),
             config: config.clone(),
             identity,
@@ -179,13 +183,13 @@ impl HealthMonitor {
         }
         self.config = config.clone();
         let mut before = std::mem::take(&mut self.monitored);
-        let mut others = Vec::new();
+        let (mut others, begun) = (Vec::new(), self.now());
         for spec in specs(config) {
             if let Some(known) = before.iter().position(|it| it.spec == spec) {
                 self.monitored.push(before.swap_remove(known));
                 continue;
             }
-            let mut tunnel = MonitoredTunnel::new(spec, self.identity.as_ref());
+            let mut tunnel = MonitoredTunnel::new(spec, self.identity.as_ref(), begun);
             let same_device = before.iter().find(|it| it.device == tunnel.device);
             if same_device.is_some_and(|it| it.watch.machine().is_unseen()) {
                 tunnel.start = Start::Unseen;
@@ -249,16 +253,24 @@ impl HealthMonitor {
         }
     }
 
-    fn take(&mut self, index: usize, received: io::Result<usize>, buffer: &[u8], now: Duration) {
+    fn take(&mut self, index: usize, received: io::Result<Received>, buffer: &[u8], now: Duration) {
         let tunnel = &mut self.monitored[index];
         self.overload.socket_dropped(tunnel.new_drops(), now);
-        let length = match received {
-            Ok(length) => length.min(buffer.len()),
+        let received = match received {
+            Ok(received) => received,
             Err(error) => return tunnel.failed(&error, now),
         };
-        match tunnel.watch.receive(&buffer[..length], now) {
+        // In front of the answer, for a probe has left before.
+        tunnel.take_departures(self.start);
+        let arrived = Stamp {
+            at: received.at.saturating_duration_since(self.start),
+            is_kernels: received.is_kernels,
+        };
+        let bytes = &buffer[..received.length.min(buffer.len())];
+        match tunnel.watch.receive(bytes, arrived, now) {
             Ok(change) => {
                 tunnel.echoed(now);
+                log_untimed(tunnel);
                 if self.presence == PeerPresence::Unconfirmed {
                     self.presence = PeerPresence::Confirmed;
                     tracing::info!(event = "peer_answers", device = %tunnel.device, "the peer answers probes");
@@ -273,7 +285,7 @@ impl HealthMonitor {
 
     /// Has packets choose among the tunnels by what probes measure: half of the shortest round trip.
     async fn tell_delays(&self, instance: &Instance, lock: &Lock) {
-        if self.config.balance.is_none() {
+        if self.config.balancers().is_none() {
             return;
         }
         let monitored = self.monitored.iter();
@@ -300,6 +312,9 @@ impl HealthMonitor {
             }
             if let Some(probe) = tunnel.watch.due(now) {
                 if let Some(probe) = probe {
+                    tunnel.take_departures(self.start);
+                    // Later than `now` by what other tunnels' probes and routing have taken, which is not this one's delay.
+                    tunnel.watch.leaves(self.start.elapsed());
                     tunnel.send(&probe, now);
                 }
                 check_liveness(tunnel, &self.netlink, self.presence, now).await;
@@ -348,6 +363,7 @@ impl HealthMonitor {
 
     fn report_all(&mut self, placement: &Placement, problem: Option<&str>, is_news: bool) {
         let now = self.now();
+        let jitter = take_jitter(&mut self.monitored, placement);
         let weighed = self.monitored.iter().zip(self.config.tunnels());
         let tunnels = weighed.map(|(monitored, (role, tunnel))| {
             let is_used = placement.uses(role, &tunnel.device) && !self.config.shadow;
@@ -374,8 +390,10 @@ impl HealthMonitor {
             if report.classes.is_empty() {
                 report.classes = Class::ALL.map(|it| class_report(&self.site, it)).into();
             }
-            for (class, reported) in Class::ALL.into_iter().zip(&mut report.classes) {
+            let each = Class::ALL.into_iter().zip(&jitter);
+            for ((class, jitter), reported) in each.zip(&mut report.classes) {
                 reported.tunnel = placement.of(class);
+                reported.jitter.add(jitter);
             }
         });
     }
@@ -398,7 +416,7 @@ async fn receive(index: usize, tunnel: &MonitoredTunnel) -> Event {
 }
 
 enum Event {
-    Datagram(usize, io::Result<usize>, [u8; DATAGRAM_BYTES + 1]),
+    Datagram(usize, io::Result<Received>, [u8; DATAGRAM_BYTES + 1]),
     Links,
     Time,
 }

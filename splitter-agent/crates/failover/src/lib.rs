@@ -20,6 +20,8 @@ mod socket;
 mod spec;
 mod start;
 mod switch;
+mod timestamps;
+mod untimed;
 
 pub use choose::{Graded, choose};
 pub use shared::HealthMonitorError;

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use splitter_config::Dscp;
 use splitter_health::{
     Cause, Evidence, KeyRing, LOST_AFTER, LinkState, Nonce, Prober, Responder, Start, TunnelWatch,
+    Untimed,
 };
 use splitter_netlink::InterfaceName;
 use tokio::task::JoinHandle;
 
 use super::responding::Responding;
-use super::socket::{Binding, ProberSocket, SocketError};
+use super::socket::{Binding, ProberSocket, Received, SocketError};
 use super::spec::{MonitorSpec, timing};
 use splitter_instance::report::SharedReport;
 
@@ -36,6 +37,8 @@ pub(super) struct MonitoredTunnel {
     pub(super) last_cause: Cause,
     pub(super) last_evidence: Option<Evidence>,
     pub(super) has_warned: bool,
+    /// Of which parts of round trips it was logged that nobody tells how long they are, in the order of [`Untimed::ALL`].
+    pub(super) has_logged_untimed: [bool; Untimed::ALL.len()],
     /// When it was last logged that it is unknown whether the tunnel is alive.
     pub(super) unknown_logged: Option<Duration>,
     remote: Option<RemotePeer>,
@@ -47,6 +50,7 @@ struct RemotePeer {
     peer: IpAddr,
     port: u16,
     dscp: Dscp,
+    is_timed: bool,
     responder: Arc<Mutex<Responder>>,
     sockets: Option<Sockets>,
     /// When a socket was last tried to be opened.
@@ -69,7 +73,14 @@ impl Drop for Sockets {
 }
 
 impl MonitoredTunnel {
-    pub(super) fn new(spec: MonitorSpec, identity: Option<&(KeyRing, Nonce)>) -> Self {
+    /// One that begins to be watched so long after the agent's monitor began.
+    pub(super) fn new(
+        spec: MonitorSpec,
+        identity: Option<&(KeyRing, Nonce)>,
+        begun: Duration,
+    ) -> Self {
+        // In a microsecond no probe is sent, so that these are behind all numbers of before.
+        let sequence = u64::try_from(begun.as_micros()).unwrap_or(u64::MAX / 2);
         let gateway = spec.tunnel.gateway;
         let neighbour = gateway.v4.map(IpAddr::V4).or(gateway.v6.map(IpAddr::V6));
         let neighbour = neighbour.filter(|_| spec.health.enabled);
@@ -78,6 +89,7 @@ impl MonitoredTunnel {
             peer,
             port: spec.health.port.get(),
             dscp: spec.mark,
+            is_timed: spec.is_timed,
             responder: Arc::new(Mutex::new(Responder::new(key.clone(), *nonce))),
             sockets: None,
             tried: None,
@@ -87,7 +99,7 @@ impl MonitoredTunnel {
         let prober = remote
             .as_ref()
             .and(identity)
-            .map(|(key, nonce)| Prober::new(key.clone(), spec.number, *nonce));
+            .map(|(key, nonce)| Prober::new(key.clone(), spec.number, *nonce).after(sequence));
         let timing = timing(&spec.health);
         let has_neighbour = neighbour.is_some();
         Self {
@@ -105,6 +117,7 @@ impl MonitoredTunnel {
             last_cause: Cause::Answer,
             last_evidence: None,
             has_warned: false,
+            has_logged_untimed: [false; Untimed::ALL.len()],
             unknown_logged: None,
             remote,
             spec,
@@ -124,8 +137,19 @@ impl MonitoredTunnel {
         }
     }
 
+    /// Takes from the kernel when probes have left. `start` is the agent's.
+    pub(super) fn take_departures(&mut self, start: Instant) {
+        let sockets = self.remote.as_ref().and_then(|it| it.sockets.as_ref());
+        if let Some(sockets) = sockets.filter(|_| self.spec.is_timed) {
+            let watch = &mut self.watch;
+            sockets.prober.departures(|probe, at| {
+                watch.left(probe, at.saturating_duration_since(start));
+            });
+        }
+    }
+
     /// Waits for a datagram, for ever where there is no socket.
-    pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         match self
             .remote
             .as_ref()
@@ -137,7 +161,7 @@ impl MonitoredTunnel {
     }
 
     /// A datagram that is there already.
-    pub(super) fn try_receive(&self, buffer: &mut [u8]) -> Option<io::Result<usize>> {
+    pub(super) fn try_receive(&self, buffer: &mut [u8]) -> Option<io::Result<Received>> {
         let sockets = self.remote.as_ref()?.sockets.as_ref()?;
         match sockets.prober.try_receive(buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
@@ -189,6 +213,7 @@ impl MonitoredTunnel {
             device: self.device.clone(),
             index,
             dscp: remote.dscp,
+            is_timed: remote.is_timed,
         };
         let was_tried_lately = remote
             .tried

@@ -44,7 +44,7 @@ impl Responding {
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner);
                 let bytes = &buffer[..request.length.min(buffer.len())];
-                responder.answer(bytes, source, now)
+                responder.answer(bytes, source, now, || request.stay())
             };
             let result = answer.map(drop);
             if source == self.peer
@@ -73,6 +73,13 @@ fn log_key(device: &InterfaceName, peer: IpAddr, news: KeyNews) {
             %peer,
             "the peer has another key, so that probes are not answered: health.key_file must hold the \
              same at both borders (`splitter doctor` shows the fingerprints of its keys)"
+        ),
+        KeyNews::OtherVersion => tracing::warn!(
+            event = "peer_version_differs",
+            %device,
+            %peer,
+            "the peer's probes are of another version, so that they are not answered: both borders need releases that \
+             probe alike"
         ),
         KeyNews::Fits => {
             tracing::info!(event = "peer_key_fits", %device, %peer, "the peer has one of our keys again")

@@ -5,6 +5,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::sockopt::{Ipv4PacketInfo, Ipv6RecvPacketInfo, RxqOvfl};
 use nix::sys::socket::{
@@ -16,6 +17,8 @@ use splitter_health::DATAGRAM_BYTES;
 use splitter_netlink::InterfaceName;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+
+use super::timestamps::{self, Control, WallClock};
 
 /// A socket of a tunnel could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +48,8 @@ pub(super) struct Binding {
     pub(super) device: InterfaceName,
     pub(super) index: u32,
     pub(super) dscp: Dscp,
+    /// True if the kernel is to note when datagrams come and leave.
+    pub(super) is_timed: bool,
 }
 
 impl Binding {
@@ -53,6 +58,7 @@ impl Binding {
         let open = || {
             let socket = self.open(peer)?;
             setsockopt(&socket, RxqOvfl, &1)?;
+            self.request_times(&socket, true);
             socket.connect(&self.remote(peer, port).into())?;
             UdpSocket::from_std(socket.into())
         };
@@ -77,6 +83,7 @@ impl Binding {
                 IpAddr::V4(_) => setsockopt(&socket, Ipv4PacketInfo, &true)?,
                 IpAddr::V6(_) => setsockopt(&socket, Ipv6RecvPacketInfo, &true)?,
             }
+            self.request_times(&socket, false);
             socket.bind(&SocketAddr::new(any, port).into())?;
             UdpSocket::from_std(socket.into())
         };
@@ -104,6 +111,15 @@ impl Binding {
         Ok(socket)
     }
 
+    /// Without them probes are answered and judged alike; which are missing is counted answer by answer.
+    fn request_times(&self, socket: &Socket, departures: bool) {
+        if self.is_timed
+            && let Err(error) = timestamps::request(socket, departures)
+        {
+            tracing::debug!(device = %self.device, %error, "the kernel does not note times of probes");
+        }
+    }
+
     fn remote(&self, peer: IpAddr, port: u16) -> SocketAddr {
         match peer {
             IpAddr::V6(v6) if v6.is_unicast_link_local() => {
@@ -122,6 +138,15 @@ impl Binding {
     }
 }
 
+/// A datagram that came.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Received {
+    pub(super) length: usize,
+    /// When it came, by the kernel if it told.
+    pub(super) at: Instant,
+    pub(super) is_kernels: bool,
+}
+
 /// Sends probes and receives answers, and knows how many of these found no room.
 #[derive(Debug)]
 pub(super) struct ProberSocket {
@@ -130,6 +155,8 @@ pub(super) struct ProberSocket {
     dropped: AtomicU32,
     /// How many of them were reported.
     reported: u32,
+    /// As of the probe that was sent last, which the kernel may give back much later.
+    clock: WallClock,
 }
 
 impl ProberSocket {
@@ -138,23 +165,35 @@ impl ProberSocket {
             socket,
             dropped: AtomicU32::new(0),
             reported: 0,
+            clock: WallClock::new(),
         }
     }
 
     /// Sends a probe, unless the queue is full.
     pub(super) fn send(&self, probe: &[u8]) -> io::Result<usize> {
+        self.clock.note();
         self.socket.try_send(probe)
     }
 
+    /// Takes each datagram that has left of which the kernel has told the time, unless the wall clock was set meanwhile.
+    pub(super) fn departures(&self, mut take: impl FnMut(&[u8], Instant)) {
+        let is_steady = self.clock.is_steady();
+        while timestamps::departure(&self.socket, |probe, at| {
+            if is_steady {
+                take(probe, at);
+            }
+        }) {}
+    }
+
     /// Waits for a datagram. One that is too long fills the buffer.
-    pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         self.socket
             .async_io(Interest::READABLE, || self.read(buffer))
             .await
     }
 
     /// Receives a datagram that is there already.
-    pub(super) fn try_receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn try_receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         self.socket.try_io(Interest::READABLE, || self.read(buffer))
     }
 
@@ -165,8 +204,8 @@ impl ProberSocket {
         dropped.wrapping_sub(before)
     }
 
-    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut control = nix::cmsg_space!(u32);
+    fn read(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let mut control = nix::cmsg_space!(u32, Control);
         let mut parts = [IoSliceMut::new(buffer)];
         let descriptor = self.socket.as_raw_fd();
         let message = recvmsg::<SockaddrStorage>(
@@ -175,12 +214,21 @@ impl ProberSocket {
             Some(&mut control),
             MsgFlags::empty(),
         )?;
+        let mut noted = None;
         for ancillary in message.cmsgs()? {
             if let ControlMessageOwned::RxqOvfl(dropped) = ancillary {
                 self.dropped.store(dropped, Ordering::Relaxed);
             }
+            noted = noted.or(timestamps::noted(&ancillary));
         }
-        Ok(message.bytes)
+        // A clock that was set since the probe was sent tells no time of its answer.
+        let noted = noted.filter(|_| self.clock.is_steady());
+        let arrived = noted.and_then(timestamps::instant);
+        Ok(Received {
+            length: message.bytes,
+            at: arrived.unwrap_or_else(Instant::now),
+            is_kernels: arrived.is_some(),
+        })
     }
 }
 
@@ -194,6 +242,15 @@ pub(super) struct Request {
     pub(super) length: usize,
     pub(super) source: SocketAddr,
     local: Option<IpAddr>,
+    /// When it came, by the wall clock, if the kernel told.
+    noted: Option<Duration>,
+}
+
+impl Request {
+    /// For how long it has been here, if the kernel told when it came.
+    pub(super) fn stay(&self) -> Option<Duration> {
+        self.noted.and_then(timestamps::since)
+    }
 }
 
 impl ResponderSocket {
@@ -215,26 +272,30 @@ impl ResponderSocket {
 }
 
 fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Request> {
-    let mut control = nix::cmsg_space!(libc::in6_pktinfo);
+    let mut control = nix::cmsg_space!(libc::in6_pktinfo, Control);
     let mut parts = [IoSliceMut::new(buffer)];
     let flags = MsgFlags::empty();
     let message =
         recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut parts, Some(&mut control), flags)?;
-    let local = message.cmsgs()?.find_map(|message| match message {
-        ControlMessageOwned::Ipv4PacketInfo(info) => {
-            let octets = info.ipi_spec_dst.s_addr.to_ne_bytes();
-            Some(Ipv4Addr::from(octets).into())
+    let (mut local, mut noted) = (None, None);
+    for ancillary in message.cmsgs()? {
+        match ancillary {
+            ControlMessageOwned::Ipv4PacketInfo(info) => {
+                let octets = info.ipi_spec_dst.s_addr.to_ne_bytes();
+                local = Some(Ipv4Addr::from(octets).into());
+            }
+            ControlMessageOwned::Ipv6PacketInfo(info) => {
+                local = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
+            }
+            other => noted = noted.or(timestamps::noted(&other)),
         }
-        ControlMessageOwned::Ipv6PacketInfo(info) => {
-            Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into())
-        }
-        _ => None,
-    });
+    }
     let source = message.address.as_ref().and_then(socket_address);
     Ok(Request {
         length: message.bytes,
         source: source.ok_or(io::ErrorKind::InvalidData)?,
         local,
+        noted,
     })
 }
 

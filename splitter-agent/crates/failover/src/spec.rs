@@ -14,6 +14,8 @@ pub(super) struct MonitorSpec {
     /// The mark that probes bear: that of the tunnel's own class.
     pub(super) mark: Dscp,
     pub(super) health: Health,
+    /// True where packets choose by the delays that probes measure, for which the kernel notes times.
+    pub(super) is_timed: bool,
 }
 
 /// Every tunnel of a configuration.
@@ -34,6 +36,7 @@ pub(super) fn specs(config: &Config) -> Vec<MonitorSpec> {
             TunnelRole::Long => config.marks.long,
         },
         health: config.health.clone(),
+        is_timed: config.balancers().is_some(),
     });
     specs.collect()
 }
@@ -44,5 +47,25 @@ pub(super) fn timing(health: &Health) -> Timing {
         dead_after: health.dead_after,
         hold_down: health.hold_down,
         max_hold_down: health.max_hold_down,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_are_timed_where_some_class_chooses_wherever_that_stands() {
+        let is_timed = |top: &str, short: &str, long: &str| {
+            let text = format!(
+                "lan = 'l'\n{top}\n[short]\ndevice = 'a'\nrate_mbit = 9\n{short}\n[long]\ndevice = 'b'\nrate_mbit = 9\n{long}\n[steering]\nmode = 'mark'\n"
+            );
+            let config = Config::parse(&text, "t").unwrap();
+            specs(&config).iter().all(|it| it.is_timed)
+        };
+        assert!(is_timed("balance = 'tr'", "", ""));
+        assert!(is_timed("", "", "balance = 'tr'"));
+        assert!(!is_timed("", "", ""));
+        assert!(!is_timed("balance = 'placement'", "", ""));
     }
 }

@@ -20,7 +20,9 @@ fn pair() -> (Prober, Responder) {
 /// One probe and its answer, which take no time.
 fn exchange(prober: &mut Prober, responder: &mut Responder, now: Duration) {
     let request = prober.probe(now);
-    let reply = responder.answer(&request, PEER, now).expect("an answer");
+    let reply = responder
+        .answer(&request, PEER, now, || None)
+        .expect("an answer");
     assert_eq!(prober.receive(&reply, now), Ok(()));
 }
 
@@ -31,7 +33,7 @@ fn probes_are_answered_and_measured() {
         let now = ms(100 * turn);
         let request = prober.probe(now);
         let reply = responder
-            .answer(&request, PEER, now + ms(5))
+            .answer(&request, PEER, now + ms(5), || None)
             .expect("an answer");
         assert_eq!(reply.len(), request.len());
         assert_eq!(prober.receive(&reply, now + ms(10)), Ok(()));
@@ -41,11 +43,28 @@ fn probes_are_answered_and_measured() {
     assert_eq!(measure.loss(), Some(0.0));
 }
 
+/// A tunnel that is watched anew, after a change of the configuration, has the agent's nonce still.
+#[test]
+fn prober_that_begins_anew_is_answered() {
+    let (mut prober, mut responder) = pair();
+    for turn in 0..300 {
+        exchange(&mut prober, &mut responder, ms(100 * turn));
+    }
+    let begun = ms(30_000);
+    let behind = begun.as_micros() as u64;
+    let mut anew = Prober::new(KeyRing::of(&[1]), 0, Nonce(11)).after(behind);
+    for turn in 0..300 {
+        exchange(&mut anew, &mut responder, begun + ms(100 * turn));
+    }
+}
+
 #[test]
 fn answer_counts_once() {
     let (mut prober, mut responder) = pair();
     let request = prober.probe(ms(0));
-    let reply = responder.answer(&request, PEER, ms(0)).expect("an answer");
+    let reply = responder
+        .answer(&request, PEER, ms(0), || None)
+        .expect("an answer");
     assert_eq!(prober.receive(&reply, ms(1)), Ok(()));
     assert_eq!(prober.receive(&reply, ms(2)), Err(Refusal::Replayed));
 }
@@ -58,13 +77,13 @@ fn recorded_requests_are_not_answered_again() {
         .map(|turn| {
             let request = prober.probe(ms(100 * turn));
             responder
-                .answer(&request, PEER, ms(100 * turn))
+                .answer(&request, PEER, ms(100 * turn), || None)
                 .expect("an answer");
             request
         })
         .collect();
     for request in &recorded {
-        let again = responder.answer(request, PEER, ms(60_000));
+        let again = responder.answer(request, PEER, ms(60_000), || None);
         assert_eq!(again, Err(Refusal::Replayed));
     }
 }
@@ -75,9 +94,9 @@ fn requests_out_of_order_are_answered_once_each() {
     exchange(&mut prober, &mut responder, ms(0));
     let requests: Vec<_> = (0..20).map(|_| prober.probe(ms(100))).collect();
     for request in requests.iter().rev() {
-        assert!(responder.answer(request, PEER, ms(200)).is_ok());
+        assert!(responder.answer(request, PEER, ms(200), || None).is_ok());
         assert_eq!(
-            responder.answer(request, PEER, ms(200)),
+            responder.answer(request, PEER, ms(200), || None),
             Err(Refusal::Replayed)
         );
     }
@@ -92,14 +111,14 @@ fn recordings_for_an_earlier_run_get_few_replies_and_prove_nothing() {
     let (_, mut responder) = pair();
     let answered = recorded
         .iter()
-        .filter(|request| responder.answer(*request, PEER, ms(500)).is_ok())
+        .filter(|request| responder.answer(*request, PEER, ms(500), || None).is_ok())
         .count();
     assert_eq!(answered, INTRODUCTION_BURST as usize);
     // A new run of the prober's agent knows none of them.
     let mut restarted = Prober::new(KeyRing::of(&[1]), 0, Nonce(12));
     let _ = restarted.probe(ms(1_000));
     let reply = responder
-        .answer(&recorded[0], PEER, ms(5_000))
+        .answer(&recorded[0], PEER, ms(5_000), || None)
         .expect("an answer");
     assert_eq!(restarted.receive(&reply, ms(5_000)), Err(Refusal::Unasked));
 }
@@ -109,7 +128,10 @@ fn own_datagrams_that_come_back_are_counted_as_reflected() {
     let (mut prober, _) = pair();
     let mut own = Responder::new(KeyRing::of(&[1]), Nonce(11));
     let request = prober.probe(ms(0));
-    assert_eq!(own.answer(&request, PEER, ms(1)), Err(Refusal::Reflected));
+    assert_eq!(
+        own.answer(&request, PEER, ms(1), || None),
+        Err(Refusal::Reflected)
+    );
     assert_eq!(prober.receive(&request, ms(1)), Err(Refusal::Reflected));
 }
 
@@ -119,7 +141,9 @@ fn answer_for_one_tunnel_does_not_count_for_the_other() {
     let mut long = Prober::new(KeyRing::of(&[1]), 1, Nonce(11));
     let _ = long.probe(ms(0));
     let request = short.probe(ms(0));
-    let reply = responder.answer(&request, PEER, ms(0)).expect("an answer");
+    let reply = responder
+        .answer(&request, PEER, ms(0), || None)
+        .expect("an answer");
     assert_eq!(long.receive(&reply, ms(1)), Err(Refusal::Unasked));
 }
 
@@ -128,7 +152,10 @@ fn another_key_gets_nothing() {
     let (mut prober, _) = pair();
     let mut stranger = Responder::new(KeyRing::of(&[2]), Nonce(22));
     let request = prober.probe(ms(0));
-    assert_eq!(stranger.answer(&request, PEER, ms(0)), Err(Refusal::Forged));
+    assert_eq!(
+        stranger.answer(&request, PEER, ms(0), || None),
+        Err(Refusal::Forged)
+    );
 }
 
 #[test]
@@ -139,7 +166,7 @@ fn each_source_has_its_rate_and_sources_are_bounded() {
     for turn in 0..2_000_u64 {
         let now = ms(1_000) + ms(turn);
         let request = prober.probe(now);
-        match responder.answer(&request, PEER, now) {
+        match responder.answer(&request, PEER, now, || None) {
             Ok(reply) => {
                 answered += 1;
                 assert_eq!(prober.receive(&reply, now), Ok(()));
@@ -153,14 +180,18 @@ fn each_source_has_its_rate_and_sources_are_bounded() {
     // Others do not take the peer's share, nor more memory than is theirs.
     for host in 1..=200 {
         let other = IpAddr::from([198, 51, 100, host]);
-        let _ = responder.answer(&prober.probe(ms(5_000)), other, ms(5_000));
+        let _ = responder.answer(&prober.probe(ms(5_000)), other, ms(5_000), || None);
     }
     assert_eq!(responder.sources.len(), MAX_SOURCES);
     exchange(&mut prober, &mut responder, ms(6_000));
     // The idle ones make room.
     let request = prober.probe(ms(30_000));
     let newcomer = IpAddr::from([203, 0, 113, 1]);
-    assert!(responder.answer(&request, newcomer, ms(30_000)).is_ok());
+    assert!(
+        responder
+            .answer(&request, newcomer, ms(30_000), || None)
+            .is_ok()
+    );
 }
 
 #[test]
@@ -195,14 +226,14 @@ proptest! {
                     requests.push(prober.probe(now));
                 }
                 2 => {
-                    let reply = at(&requests).map(|request| responder.answer(&request, PEER, now));
+                    let reply = at(&requests).map(|request| responder.answer(&request, PEER, now, || None));
                     replies.extend(reply.and_then(Result::ok));
                 }
                 3 => counted += at(&replies).map_or(0, |it| prober.receive(&it, now).is_ok().into()),
                 4 => {
                     let Some(mut bytes) = at(&requests) else { continue };
                     bytes[usize::from(pick) % DATAGRAM_BYTES] ^= 1 << (pick % 8);
-                    prop_assert!(responder.answer(&bytes, PEER, now).is_err());
+                    prop_assert!(responder.answer(&bytes, PEER, now, || None).is_err());
                 }
                 _ => {
                     let Some(mut bytes) = at(&replies) else { continue };

@@ -12,6 +12,9 @@ const CONTEXT: &str = "splitter tunnel probe 2026 version 1";
 /// Keeps what is shown of a key apart from its codes.
 const FINGERPRINT_CONTEXT: &str = "splitter tunnel probe 2026 fingerprint";
 
+/// Keeps the choice of the packets that taps time apart from probes.
+const SELECTION_CONTEXT: &str = "splitter packet selection 2026 version 1";
+
 /// Far more than a key and its comments take; a wrong path may lead to a large file.
 const MAX_FILE_BYTES: u64 = 4096;
 
@@ -144,6 +147,17 @@ impl KeyRing {
         keys.map(|key| key.fingerprint()).collect()
     }
 
+    /// Returns a key made of the first one, by which two borders select the same packets to time.
+    #[must_use]
+    pub fn selection_key(&self) -> [u64; 2] {
+        let derived = blake3::derive_key(SELECTION_CONTEXT, &self.first().0);
+        let word = |at: usize| {
+            let bytes = derived[at..].first_chunk().copied();
+            u64::from_le_bytes(bytes.unwrap_or_default())
+        };
+        [word(0), word(8)]
+    }
+
     /// The key that what is sent is sealed with.
     pub(super) fn first(&self) -> ProbeKey {
         self.keys().first
@@ -267,6 +281,17 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn packets_are_selected_by_the_first_key_and_not_by_the_bytes_of_probes() {
+        let selection = KeyRing::of(&[1, 2]).selection_key();
+        assert_eq!(selection, KeyRing::of(&[1]).selection_key());
+        assert_ne!(selection, KeyRing::of(&[2]).selection_key());
+        let [first, second] = selection;
+        assert_ne!(first, second);
+        let key = KeyRing::of(&[1]).first().0;
+        assert!(!key.windows(8).any(|it| it == first.to_le_bytes()));
     }
 
     #[test]

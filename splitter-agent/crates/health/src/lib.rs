@@ -15,6 +15,7 @@ pub mod misrouting;
 mod overload;
 mod prober;
 mod responder;
+mod round_trip;
 mod watch;
 mod wire;
 
@@ -29,5 +30,6 @@ pub use overload::{
 };
 pub use prober::Prober;
 pub use responder::{REPLIES_PER_SECOND, Responder};
+pub use round_trip::{Stamp, Untimed};
 pub use watch::{ABSENT_AFTER_REFUSAL, Evidence, PeerPresence, TunnelWatch};
 pub use wire::{DATAGRAM_BYTES, Nonce, Refusal};

@@ -76,7 +76,8 @@ impl Responder {
         }
     }
 
-    /// The reply to what arrived.
+    /// The reply to what arrived. `stay` is asked last for how long it has been here, which the reply tells, so that the
+    /// peer can take it off; it is none where that is not known.
     ///
     /// # Errors
     /// Why there is none.
@@ -85,6 +86,7 @@ impl Responder {
         bytes: &[u8],
         source: IpAddr,
         now: Duration,
+        stay: impl FnOnce() -> Option<Duration>,
     ) -> Result<[u8; DATAGRAM_BYTES], Refusal> {
         // Proof first: only holders of the key get as far as the tables below.
         let (request, key) = Datagram::open(bytes, &self.keys)?;
@@ -109,6 +111,7 @@ impl Responder {
         let reply = Datagram {
             kind: Kind::Reply,
             responder: self.nonce,
+            stay: stay(),
             ..request
         };
         // While keys are changed, the asker may not have our first one yet.

@@ -8,10 +8,12 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use splitter_policy::histogram::Histogram;
 
 use super::link_state::{LinkState, Start};
 use super::machine::{Cause, Change, Grade, Machine, Timing};
 use super::prober::Prober;
+use super::round_trip::Stamp;
 use super::wire::{DATAGRAM_BYTES, Refusal};
 
 /// How long a refusal by the peer's host (port unreachable) means that its agent does not run.
@@ -135,13 +137,32 @@ impl TunnelWatch {
         Some(self.prober.as_mut().map(|prober| prober.probe(now)))
     }
 
-    /// A datagram came to the prober's socket.
+    /// The probe that was due is being sent now, from when on its round trip counts.
+    pub fn leaves(&mut self, now: Duration) {
+        if let Some(prober) = &mut self.prober {
+            prober.leaves(now);
+        }
+    }
+
+    /// The kernel gave back a probe that it saw leave at this time.
+    pub fn left(&mut self, bytes: &[u8], at: Duration) {
+        if let Some(prober) = &mut self.prober {
+            prober.left(bytes, at);
+        }
+    }
+
+    /// A datagram came to the prober's socket. It is taken `now`, which is not before it arrived.
     ///
     /// # Errors
     /// Why it does not count.
-    pub fn receive(&mut self, bytes: &[u8], now: Duration) -> Result<Option<Change>, Refusal> {
+    pub fn receive(
+        &mut self,
+        bytes: &[u8],
+        arrived: impl Into<Stamp>,
+        now: Duration,
+    ) -> Result<Option<Change>, Refusal> {
         let prober = self.prober.as_mut().ok_or(Refusal::Unasked)?;
-        prober.receive(bytes, now)?;
+        prober.receive(bytes, arrived)?;
         self.refused_at = None;
         // What was on its way when the link went down proves nothing.
         Ok(match self.is_up() {
@@ -208,6 +229,14 @@ impl TunnelWatch {
     #[must_use]
     pub fn prober(&self) -> Option<&Prober> {
         self.prober.as_ref()
+    }
+
+    /// Takes the differences between one round trip of a probe and the next, since they were last taken: the
+    /// tunnel's jitter. Without a peer there are none.
+    #[must_use]
+    pub fn take_jitter(&mut self) -> Histogram {
+        let prober = self.prober.as_mut();
+        prober.map_or(Histogram::EMPTY, Prober::take_differences)
     }
 
     fn next_probe(&self, now: Duration) -> Duration {

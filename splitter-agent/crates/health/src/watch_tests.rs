@@ -60,9 +60,11 @@ impl World {
         while self.now < end {
             if let Some(probe) = self.watch.due(self.now) {
                 if let (Some(request), Peer::Answers) = (probe, self.peer) {
-                    let reply = self.responder.answer(&request, PEER, self.now);
+                    let reply = self.responder.answer(&request, PEER, self.now, || None);
                     let reply = reply.expect("an answer");
-                    self.watch.receive(&reply, self.now).expect("it counts");
+                    self.watch
+                        .receive(&reply, self.now, self.now)
+                        .expect("it counts");
                     self.presence = PeerPresence::Confirmed;
                 }
                 if self.peer == Peer::Refuses {

@@ -17,7 +17,7 @@ const LONGEST_TEXT: usize = 400;
 
 /// The events that are kept: what happens to tunnels, classes, routes and what is in place. None of
 /// them has the address of a flow, so that all who reach the page may see them.
-pub const NAMES: [&str; 39] = [
+pub const NAMES: [&str; 40] = [
     "adopted",
     "attached",
     "attached_generic",
@@ -44,6 +44,7 @@ pub const NAMES: [&str; 39] = [
     "peer_answers",
     "peer_key_differs",
     "peer_key_fits",
+    "peer_version_differs",
     "placement_taken_over",
     "prefix_not_split",
     "prefixes_split",

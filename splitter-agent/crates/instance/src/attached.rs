@@ -53,7 +53,7 @@ pub(crate) fn attached_mode(
     program_id: u32,
 ) -> Option<AttachedMode> {
     let interface = interfaces.named(name).ok()?;
-    if config.steering.mode == SteeringMode::Mark {
+    if config.program_mode() == SteeringMode::Mark {
         let pins = Pins::new(&config.bpffs, &config.pin_dir());
         return Dataplane::attached_ingress(&pins, name.as_str(), interface.index, program_id);
     }

@@ -84,7 +84,7 @@ impl Instance {
     /// The same, where the state file says of which build they are; whether they are back. The first
     /// error is the one to tell; what cannot be taken back is logged.
     pub(crate) fn put_programs_back(&self) -> bool {
-        let taken_back = Dataplane::take_back(&self.pins, self.config.steering.mode);
+        let taken_back = Dataplane::take_back(&self.pins, self.config.program_mode());
         match &taken_back {
             Ok(()) => {
                 tracing::warn!(

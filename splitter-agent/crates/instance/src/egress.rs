@@ -152,7 +152,7 @@ impl Instance {
                     has_ethernet_header,
                 } => (
                     dataplane.attach_egress(name, index, has_ethernet_header),
-                    "packets that stray are not noticed there",
+                    "packets that stray are not noticed there, and what has not chosen it is in no model of its queue",
                 ),
                 Counted::ByFlow => (
                     dataplane.attach_reverse(name, index),

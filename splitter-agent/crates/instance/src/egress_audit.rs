@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use splitter_config::SiteName;
+use splitter_config::{Balancers, SiteName};
 use splitter_datapath::Dataplane;
 use splitter_health::misrouting::{Finding, MisroutingJudge, Stray, TunnelInterval};
 use splitter_netlink::Family;
@@ -50,7 +50,7 @@ impl EgressAudit {
         match instance.config().shadow {
             // It marks nothing.
             true => *self = Self::default(),
-            false => self.take(now),
+            false => self.take(now, instance.config().balancers()),
         }
         Some(tunnels)
     }
@@ -61,14 +61,14 @@ impl EgressAudit {
         self.found.values().cloned().collect()
     }
 
-    fn take(&mut self, now: Totals) {
+    fn take(&mut self, now: Totals, balancers: Option<Balancers>) {
         let Some(before) = self.last.take() else {
             self.last = Some(now);
             return;
         };
         // While a class moves, its packets are on their way by both.
         if before.placements == now.placements {
-            let Some((marked_bytes, intervals)) = grown(&before, &now) else {
+            let Some((marked_bytes, intervals)) = grown(&before, &now, balancers) else {
                 // Programs or devices that are others count from the start.
                 *self = Self::default();
                 return;
@@ -113,7 +113,11 @@ impl EgressAudit {
 
 /// What was marked and what left by each tunnel between two looks; `None` where they are not of the
 /// same devices and programs.
-fn grown(before: &Totals, now: &Totals) -> Option<([u64; 2], Vec<TunnelInterval>)> {
+fn grown(
+    before: &Totals,
+    now: &Totals,
+    balancers: Option<Balancers>,
+) -> Option<([u64; 2], Vec<TunnelInterval>)> {
     let mut marked_bytes = now.marked_bytes;
     for (now, before) in marked_bytes.iter_mut().zip(before.marked_bytes) {
         *now = now.checked_sub(before)?;
@@ -132,7 +136,10 @@ fn grown(before: &Totals, now: &Totals) -> Option<([u64; 2], Vec<TunnelInterval>
         intervals.push(TunnelInterval {
             device: tunnel.device.to_string(),
             site: sites.iter().position(|it| **it == tunnel.site)?,
-            carries: Class::ALL.map(|class| placement.of(class) == Egress::of(tunnel.tunnel)),
+            carries: Class::ALL.map(|class| match balancers.is_some_and(|it| it.roam(class)) {
+                true => placement.uses(tunnel.tunnel, &tunnel.device),
+                false => placement.of(class) == Egress::of(tunnel.tunnel),
+            }),
             left,
         });
     }
@@ -170,4 +177,59 @@ fn describe(stray: &Stray, packets: u64, by: &TunnelEgress) -> Misrouted {
 fn marked_bytes(counters: &Counters, role: TunnelRole) -> u64 {
     let classes = Class::ALL.iter();
     classes.map(|class| counters.bytes(*class, role)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use splitter_config::Balance::{Placement, Tr};
+    use splitter_netlink::InterfaceName;
+
+    use super::*;
+
+    /// By which of two tunnels packets of the short and of the long class are to leave.
+    fn carries(balancers: Option<Balancers>, disabled: &[&str]) -> Vec<[bool; 2]> {
+        let device = |name: &str| InterfaceName::try_from(name.to_owned()).unwrap();
+        let tunnels = TunnelRole::ALL.map(|tunnel| TunnelEgress {
+            site: SiteName::default(),
+            tunnel,
+            device: device(tunnel.name()),
+            index: 1,
+            capacity_bps: None,
+            chosen: None,
+            counts: None,
+        });
+        let mut placements = Placements::default();
+        if !disabled.is_empty() {
+            let placement = splitter_steering::Placement {
+                long: Egress::Short,
+                disabled: disabled.iter().map(|it| device(it)).collect(),
+                ..splitter_steering::Placement::PRIMARY
+            };
+            placements.set(SiteName::default(), placement);
+        }
+        let totals = Totals {
+            marked_bytes: [0; 2],
+            tunnels: tunnels.to_vec(),
+            placements,
+        };
+        let (_, intervals) = grown(&totals, &totals, balancers).unwrap();
+        intervals.iter().map(|it| it.carries).collect()
+    }
+
+    #[test]
+    fn class_that_chooses_leaves_by_each_usable_tunnel() {
+        let ways = |short, long| Some(Balancers { short, long });
+        let own = [[true, false], [false, true]];
+        assert_eq!(carries(None, &[]), own);
+        assert_eq!(carries(ways(Tr, Tr), &[]), [[true; 2]; 2]);
+        assert_eq!(
+            carries(ways(Placement, Tr), &[]),
+            [[true, true], [false, true]]
+        );
+        // What is long stays where it was short until that is in order.
+        assert_eq!(carries(ways(Tr, Placement), &[]), [[true; 2]; 2]);
+        let one_left = [[true; 2], [false; 2]];
+        assert_eq!(carries(ways(Tr, Tr), &["long"]), one_left);
+        assert_eq!(carries(None, &["long"]), one_left);
+    }
 }

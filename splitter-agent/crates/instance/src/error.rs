@@ -93,7 +93,8 @@ pub enum InstanceError {
     },
     /// The way of steering cannot change while packets are steered.
     #[error(
-        "steering.mode cannot change from {loaded} to {wanted} while the instance is up: run `splitter down` first"
+        "the program of steering.mode = \"{loaded}\" cannot be replaced by that of \"{wanted}\" while the instance is up (with \
+         `balance`, \"dscp\" has the kind of program of \"mark\"): run `splitter down` first"
     )]
     OtherSteering {
         /// The one whose program is loaded.

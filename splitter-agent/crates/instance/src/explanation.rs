@@ -208,7 +208,9 @@ fn judge(
         };
     }
     let placement = &facts.placement;
-    if placement.short == placement.long {
+    let no_choice = no_choice(&facts.traces);
+    let by_class = config.balancers().is_none() || no_choice.is_some();
+    if placement.short == placement.long && by_class {
         return Judgement::not_split(
             format!(
                 "both classes are in {} now, because a tunnel is dead",
@@ -219,8 +221,26 @@ fn judge(
     }
     Judgement {
         verdict: Verdict::Split,
-        why: "each class leaves by a tunnel that is meant for it".to_owned(),
+        why: match (config.balancers(), no_choice) {
+            (Some(_), Some(reason)) => format!(
+                "each class leaves by a tunnel that is meant for it; no packet chooses: {reason}"
+            ),
+            (Some(balancers), None) if balancers.keep_to_classes() => balancers.to_string(),
+            (Some(balancers), None) if config.steering.mode == SteeringMode::Redirect => {
+                format!("{balancers} among the tunnels that they can be redirected into")
+            }
+            (Some(balancers), None) => format!("{balancers} among the tunnels that are alive"),
+            (None, _) => "each class leaves by a tunnel that is meant for it".to_owned(),
+        },
         remedy: None,
+    }
+}
+
+/// Why no packet chooses, where some would by the configuration.
+fn no_choice(traces: &[Trace]) -> Option<&str> {
+    match traces.iter().any(|it| it.balance.is_some()) {
+        true => None,
+        false => traces.iter().find_map(|it| it.no_choice.as_deref()),
     }
 }
 
@@ -279,7 +299,12 @@ fn classes_that_are_not(traces: &[Trace]) -> String {
 fn state(row: &FlowRow, config: &Config, threshold: Option<FlowThreshold>) -> String {
     let (class, tunnel) = (row.class, row.tunnel);
     let idle_timeout = config.flows.idle_timeout;
-    let place = format!("{class}, in the {tunnel} tunnel");
+    let balancers = config.balancers();
+    // The table notes no tunnel that a packet chose.
+    let place = match balancers {
+        Some(_) => class.to_owned(),
+        None => format!("{class}, in the {tunnel} tunnel"),
+    };
     if row.finished {
         return format!("{place}; it has ended (FIN or RST)");
     }
@@ -295,7 +320,7 @@ fn state(row: &FlowRow, config: &Config, threshold: Option<FlowThreshold>) -> St
             None => place,
         };
     }
-    if tunnel == TunnelRole::Long.name() || config.is_shared() {
+    if balancers.is_some() || tunnel == TunnelRole::Long.name() || config.is_shared() {
         return place;
     }
     format!(
@@ -335,7 +360,7 @@ fn changes(config: &Config, facts: &Facts) -> Vec<String> {
         "after {} s without a packet it begins anew as a short one (flows.idle_timeout_s)",
         config.flows.idle_timeout.as_secs_f64()
     ));
-    if config.is_shared() {
+    if config.is_shared() && config.balancers().is_none() {
         changes.push(
             "the tunnels are shared: a long flow is placed where there is room, and either class \
              may be in either tunnel"
@@ -344,16 +369,30 @@ fn changes(config: &Config, facts: &Facts) -> Vec<String> {
     }
     if config.health.enabled {
         changes.push(
-            "where all tunnels of its class are dead, it takes those of the other class \
-             (`splitter status`)"
-                .to_owned(),
+            match config.balancers() {
+                Some(_) => "a tunnel that is dead is not chosen (`splitter status`)",
+                None => {
+                    "where all tunnels of its class are dead, it takes those of the other class \
+                     (`splitter status`)"
+                }
+            }
+            .to_owned(),
         );
     }
     if config.steering.mode == SteeringMode::Redirect {
         changes.push(
-            "packets are put into the device of this route without the network stack where that \
-             can be done (`splitter status` counts both)"
-                .to_owned(),
+            match config.balancers() {
+                Some(_) => {
+                    "packets are put into the device of the tunnel that they choose without the network \
+                     stack where that can be done; what opens a connection, is a fragment or is longer than \
+                     the smallest tunnel takes chooses none, and takes this route (`splitter status` counts both)"
+                }
+                None => {
+                    "packets are put into the device of this route without the network stack where that \
+                     can be done (`splitter status` counts both)"
+                }
+            }
+            .to_owned(),
         );
     }
     changes

@@ -248,6 +248,7 @@ pub async fn keep_up(
     if let Some(Err(error)) = &events {
         tracing::warn!(event = "fabric_devices", %error, "looks at the ports once a second, and not when they come");
     }
+    let mut models = None;
     loop {
         goes_round();
         let looked = state.reconcile(netlink).await;
@@ -255,7 +256,7 @@ pub async fn keep_up(
         // What has failed is tried again in a second, whatever devices do meanwhile.
         let is_in_place = looked.is_ok();
         tokio::select! {
-            () = until_next_look(&state, looked) => {}
+            () = until_next_look(&state, looked, &mut models) => {}
             () = change_of(&mut events), if is_in_place => {}
         }
     }
@@ -268,11 +269,18 @@ async fn change_of(events: &mut Option<Result<DeviceEvents, NetlinkError>>) {
     }
 }
 
-/// Waits, and holds a spine's models against its queues meanwhile.
-async fn until_next_look(state: &FabricState, looked: Result<Vec<FabricPortState>, FabricError>) {
+/// Waits, and holds a spine's models against its queues meanwhile; what looks have said of the same ports counts on.
+async fn until_next_look(
+    state: &FabricState,
+    looked: Result<Vec<FabricPortState>, FabricError>,
+    earlier: &mut Option<PathModels>,
+) {
     match looked {
         Ok(ports) if state.config().role == FabricRole::Spine => match models(state, &ports) {
-            Ok(models) => compare_for(RECONCILE_INTERVAL, models).await,
+            Ok(models) => {
+                let models = models.after(earlier.take());
+                *earlier = compare_for(RECONCILE_INTERVAL, models).await;
+            }
             Err(error) => {
                 tracing::warn!(event = "fabric_models", %error, "the models of the ports are held against nothing");
                 sleep(RECONCILE_INTERVAL).await;

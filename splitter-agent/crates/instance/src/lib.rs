@@ -8,6 +8,7 @@ mod absent;
 mod attached;
 mod audit;
 mod chosen;
+mod counted;
 mod detach;
 mod down;
 mod down_all;
@@ -33,10 +34,12 @@ pub mod privileges;
 pub mod queue_comparison;
 mod queues;
 mod redirect;
+mod redirected_choice;
 pub mod report;
 mod settled;
 mod state;
 mod table_sizes;
+pub mod tap_report;
 mod thresholds;
 mod unseen;
 mod up;
@@ -53,6 +56,7 @@ use self::absent::Needed;
 use self::attached::attached_mode;
 pub use self::attached::{AttachedInterface, attached_among};
 pub use self::chosen::{ByClass, Chosen, ChosenRates, ChosenRow, Heard};
+pub use self::counted::{FlowCounts, TrafficRow};
 pub use self::down_all::{Cleared, Kept, down_all};
 pub use self::egress::{
     ByMark, EgressAttachment, EgressRow, LeftRates, TunnelEgress, family_label,
@@ -65,6 +69,7 @@ pub use self::lock::Lock;
 pub use self::path_models::PathModels;
 pub use self::plan::{Attachment, AttachmentAction, Plan, PolicyAction, ProgramAction};
 pub use self::redirect::{ByStack, Redirect};
+pub use self::redirected_choice::{RedirectedChoice, RedirectedTunnel};
 use self::settled::SettledRoutes;
 pub use self::state::health_report;
 pub use self::state::{Owner, State};
@@ -121,7 +126,7 @@ impl Instance {
     pub fn new(config: Config) -> Result<Self, InstanceError> {
         let object = Object::for_level(config.log.packets)
             .map_err(|source| InstanceError::Object { source })?
-            .balancing(config.balance);
+            .balancing(&config);
         Ok(Self {
             netlink: Netlink::connect()?,
             pins: Pins::new(&config.bpffs, &config.pin_dir()),
@@ -165,10 +170,12 @@ impl Instance {
         Ok(Dataplane::open(&self.pins)?)
     }
 
-    /// Notes what an operator should know of packets that are redirected, besides what the plan
-    /// says; nothing in other steering modes.
+    /// Notes what an operator should know besides what the plan says: of packets that are redirected, and of queues that keep
+    /// packets from choosing a tunnel.
     pub async fn hints(&self) -> Vec<String> {
-        redirection::notes(&self.netlink, &self.config).await
+        let mut hints = redirection::notes(&self.netlink, &self.config).await;
+        hints.extend(shaping::short_queue(&self.config).map(|it| it.to_string()));
+        hints
     }
 
     /// Keeps other agents from changing this instance until it is dropped.
@@ -246,6 +253,7 @@ impl Instance {
         let routes = match known {
             Some(plan) => plan,
             None => {
+                plan::mode_stays(&self.config, placed)?;
                 self.settled.before_reading(&self.netlink);
                 let (netlink, config) = (&self.netlink, &self.config);
                 let plan = routes::plan_with(netlink, config, &placements, &previous, destinations);
@@ -277,6 +285,10 @@ impl Instance {
         let paths = match loaded {
             Loaded::Current(dataplane) => self.site_paths_as_measured(&placement, dataplane)?,
             Loaded::Nothing | Loaded::OtherBuild { .. } => self.site_paths(&placement),
+        };
+        let paths = match &redirect {
+            Some(redirect) => paths.map(|it| self.redirectable(it, &redirect.targets)),
+            None => paths,
         };
         plan::assemble(
             &plan::Inputs {

@@ -10,20 +10,27 @@
 //! read anew after each change of these; until then each flow is a question of its own. A note that
 //! serves many is believed once the thread has heard of all that had changed when it was made, for which it looks
 //! often.
+//!
+//! Where packets choose among tunnels, the thread also keeps the next hop of each for the programs: no question to
+//! the kernel would be about the tunnel that was chosen. A change is written before anybody vouches again. One that is stale
+//! when it is read is asked as well: it may have turned so before anybody listened.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::Instance;
+use splitter_config::{Config, SteeringMode, Tunnel};
 use splitter_datapath::{KernelError, NextHops, Pins};
 use splitter_netlink::{NetlinkError, NextHopChanges, NextHopEvents, StaleNeighbour};
 use tokio::sync::{mpsc, watch};
 
 mod routing;
+mod tunnel_links;
 
 use routing::Routing;
+use tunnel_links::TunnelLinks;
 
 /// How often it is looked at what changes without a notification.
 pub const RENEWAL: Duration = Duration::from_millis(500);
@@ -39,38 +46,79 @@ const WAITING: usize = 64;
 #[derive(Debug)]
 pub struct NextHopWatch {
     stale: mpsc::Receiver<StaleNeighbour>,
+    chosen_among: Tunnels,
     is_over: Arc<AtomicBool>,
+}
+
+/// The tunnels that packets choose among, as the configuration in force has them.
+#[derive(Clone, Debug, Default)]
+struct Tunnels(Arc<Mutex<Vec<Tunnel>>>);
+
+impl Tunnels {
+    fn of(config: &Config) -> Self {
+        let tunnels = Self::default();
+        tunnels.follow(config);
+        tunnels
+    }
+
+    /// Goes by another configuration from now on.
+    fn follow(&self, config: &Config) {
+        let redirects = config.steering.mode == SteeringMode::Redirect && !config.shadow;
+        *self.locked() = match redirects && config.balancers().is_some() {
+            true => config.tunnels().map(|(_, it)| it.clone()).collect(),
+            false => Vec::new(),
+        };
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Vec<Tunnel>> {
+        // A list is whole whoever has panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl NextHopWatch {
     /// Begins to vouch for what is noted in the maps below `pins`, in the network namespace of this
-    /// thread, and voids it with each change. What changes without a notification it looks at after each
-    /// `renewal`. Ends within a tenth of a second after it is dropped, or with the first change or renewal where
+    /// thread, and voids it with each change; and keeps the next hops of the tunnels that packets choose
+    /// among by `config`. What changes without a notification it looks at after each `renewal`. Ends within a tenth of a second after it is dropped, or with the first change or renewal where
     /// no program redirects.
     ///
     /// # Errors
     /// When netlink is not to be had, or no thread.
-    pub fn begin(pins: Pins, renewal: Duration) -> Result<Self, BeginError> {
+    pub fn begin(pins: Pins, config: &Config, renewal: Duration) -> Result<Self, BeginError> {
         let (sender, stale) = mpsc::channel(WAITING);
         let is_over = Arc::new(AtomicBool::new(false));
+        let chosen_among = Tunnels::of(config);
         let mut watcher = Watcher {
             events: NextHopEvents::listen(renewal)?,
             pins,
             renewal,
             opened: None,
             routing: Routing::unknown(),
+            links: TunnelLinks::new(chosen_among.clone()),
             stale: sender,
         };
         let ended = Arc::clone(&is_over);
         let watch = move || watcher.watch(&ended);
         let name = "next-hops".to_owned();
         std::thread::Builder::new().name(name).spawn(watch)?;
-        Ok(Self { stale, is_over })
+        Ok(Self {
+            stale,
+            chosen_among,
+            is_over,
+        })
     }
 
-    /// Asks neighbours that are in use when they turn stale, for ever.
-    pub async fn run(mut self, in_force: watch::Receiver<Arc<Instance>>) -> &'static str {
-        while let Some(neighbour) = self.stale.recv().await {
+    /// Asks neighbours that are in use when they turn stale, and follows the configuration, for ever.
+    pub async fn run(mut self, mut in_force: watch::Receiver<Arc<Instance>>) -> &'static str {
+        loop {
+            let neighbour = tokio::select! {
+                neighbour = self.stale.recv() => neighbour,
+                Ok(()) = in_force.changed() => {
+                    self.chosen_among.follow(in_force.borrow_and_update().config());
+                    continue;
+                }
+            };
+            let Some(neighbour) = neighbour else { break };
             let StaleNeighbour {
                 interface, address, ..
             } = neighbour;
@@ -97,6 +145,7 @@ struct Watcher {
     /// Since when.
     opened: Option<(Instant, NextHops)>,
     routing: Routing,
+    links: TunnelLinks,
     stale: mpsc::Sender<StaleNeighbour>,
 }
 
@@ -139,6 +188,12 @@ impl Watcher {
         self.apply(changes)?;
         let mut patience = self.renewal;
         if let Some((_, next_hops)) = &mut self.opened {
+            if let Some(left) = self.links.keep(next_hops, is_due)? {
+                patience = patience.min(left);
+            }
+            for neighbour in self.links.take_stale() {
+                let _ = self.stale.try_send(neighbour);
+            }
             next_hops.vouch(heard)?;
             patience = patience.min(self.routing.beat());
         }
@@ -151,6 +206,9 @@ impl Watcher {
     fn apply(&mut self, changes: NextHopChanges) -> Result<(), LookError> {
         if changes.is_of_routing {
             self.routing.forget();
+        }
+        if changes.is_change {
+            self.links.forget();
         }
         if let Some((_, next_hops)) = &mut self.opened
             && changes.is_change
@@ -166,7 +224,10 @@ impl Watcher {
             return Ok(());
         };
         for neighbour in stale {
-            if next_hops.is_used(neighbour.interface, neighbour.link_address, IN_USE)? {
+            let (interface, link_address) = (neighbour.interface, neighbour.link_address);
+            if self.links.have(interface, link_address)
+                || next_hops.is_used(interface, link_address, IN_USE)?
+            {
                 let _ = self.stale.try_send(neighbour);
             }
         }

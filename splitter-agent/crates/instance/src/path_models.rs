@@ -5,9 +5,13 @@ use std::io;
 use splitter_datapath::PathQueues;
 use splitter_datapath::clock::monotonic_ns;
 use splitter_netlink::root_queues;
-use splitter_policy::paths::{Comparison, PathId, QueueLook, SitePaths};
+use splitter_policy::paths::{PathId, SitePaths};
 
 use crate::{Instance, InstanceError};
+
+mod comparison;
+
+use comparison::{Comparison, QueueLook};
 
 /// A full frame of 1,500 bytes.
 const FRAME_BYTES: u64 = 1_514;
@@ -31,7 +35,7 @@ impl Instance {
     /// # Errors
     /// When the kernel cannot be asked, or the maps cannot be read.
     pub async fn path_models(&self) -> Result<Option<PathModels>, InstanceError> {
-        if self.config.balance.is_none() || !self.config.is_shared() || self.config.shadow {
+        if self.config.balancers().is_none() || !self.config.is_shared() || self.config.shadow {
             return Ok(None);
         }
         let Some(dataplane) = self.open()? else {
@@ -58,6 +62,23 @@ impl PathModels {
             comparisons: vec![Comparison::default(); devices.len()],
             devices,
         }
+    }
+
+    /// Goes on with the judgements of earlier models, if those were of the same tunnels.
+    #[must_use]
+    pub fn after(mut self, earlier: Option<Self>) -> Self {
+        let queues_of = |it: &Self| {
+            it.site
+                .tunnels
+                .map(|tunnel| (tunnel.service, tunnel.burst_ns))
+        };
+        if let Some(earlier) = earlier
+            && earlier.devices == self.devices
+            && queues_of(&earlier) == queues_of(&self)
+        {
+            self.comparisons = earlier.comparisons;
+        }
+        self
     }
 
     /// Looks at each queue, and mends the models that looks have shown to be wrong. Returns true if something

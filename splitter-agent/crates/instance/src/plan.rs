@@ -15,7 +15,7 @@ use splitter_steering::{routes, shaping};
 
 use crate::egress::EgressAttachment;
 use crate::redirect::Redirect;
-use crate::{InstanceError, Loaded, attached_mode};
+use crate::{InstanceError, Loaded, State, attached_mode};
 
 /// Everything that bringing an instance up does, in order.
 #[derive(Debug, Serialize)]
@@ -30,6 +30,9 @@ pub struct Plan {
     pub routes: routes::Plan,
     /// How packets get into their tunnel.
     pub steering: SteeringMode,
+    /// The mode whose kind of program is attached.
+    #[serde(skip)]
+    pub(crate) program_mode: SteeringMode,
     /// Which tunnels they are put into without the network stack, where that is asked for.
     pub redirect: Option<Redirect>,
     /// The program on each interface.
@@ -179,6 +182,7 @@ pub(crate) fn assemble(
         shaping,
         routes,
         steering: inputs.config.steering.mode,
+        program_mode: inputs.config.program_mode(),
         redirect,
         attachments: attachments(inputs)?,
         absent: inputs.absent.clone(),
@@ -191,6 +195,17 @@ pub(crate) fn assemble(
     })
 }
 
+/// Refuses another steering mode than that of the instance that is up. Where packets choose, the kind of the program does
+/// not tell them apart.
+pub(crate) fn mode_stays(config: &Config, state: Option<&State>) -> Result<(), InstanceError> {
+    let wanted = config.steering.mode;
+    let in_force = state.and_then(State::config_in_force);
+    match in_force.map(|it| it.steering.mode) {
+        Some(loaded) if loaded != wanted => Err(InstanceError::OtherSteering { loaded, wanted }),
+        _ => Ok(()),
+    }
+}
+
 fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
     let Inputs {
         config,
@@ -199,7 +214,7 @@ fn attachments(inputs: &Inputs<'_>) -> Result<Vec<Attachment>, InstanceError> {
         pins,
         ..
     } = *inputs;
-    let steering = config.steering.mode;
+    let steering = config.program_mode();
     if let Some(loaded) = pins.pinned().filter(|it| *it != steering) {
         return Err(InstanceError::OtherSteering {
             loaded,
@@ -331,8 +346,8 @@ impl fmt::Display for Split<'_> {
         if let Some(redirect) = &plan.redirect {
             writeln!(f, "{redirect}")?;
         }
-        let program = program_kind(plan.steering);
-        let mode = |mode: &AttachMode| match plan.steering {
+        let program = program_kind(plan.program_mode);
+        let mode = |mode: &AttachMode| match plan.program_mode {
             SteeringMode::Mark => String::new(),
             SteeringMode::Dscp | SteeringMode::Redirect => format!(" (mode {mode})"),
         };

@@ -24,7 +24,7 @@ const RENEWAL: Duration = Duration::from_secs(1);
 
 /// Compares them as long as it is polled, by the instance that is in force, and has what spines report be heard.
 pub async fn compare(mut in_force: watch::Receiver<Arc<Instance>>) -> &'static str {
-    let mut hearing = Hearing::default();
+    let (mut hearing, mut earlier) = (Hearing::default(), None);
     loop {
         let instance = Arc::clone(&in_force.borrow_and_update());
         hearing.renew(&instance).await;
@@ -33,14 +33,14 @@ pub async fn compare(mut in_force: watch::Receiver<Arc<Instance>>) -> &'static s
             None
         });
         match models {
-            Some(models) => compare_for(RENEWAL, models).await,
+            Some(models) => earlier = compare_for(RENEWAL, models.after(earlier)).await,
             None => sleep(RENEWAL).await,
         }
     }
 }
 
-/// Compares models that were opened for so long.
-pub async fn compare_for(length: Duration, mut models: PathModels) {
+/// Compares models that were opened for so long, and returns them; none where that came to an end.
+pub async fn compare_for(length: Duration, mut models: PathModels) -> Option<PathModels> {
     let until = Instant::now() + length;
     while Instant::now() < until {
         // In a thread of its own: the kernel may make it wait for others who change devices.
@@ -49,7 +49,8 @@ pub async fn compare_for(length: Duration, mut models: PathModels) {
             Ok(compared) => compared,
             Err(error) => {
                 tracing::debug!(%error, "the models of the tunnels' queues are held against nothing");
-                return sleep(RENEWAL).await;
+                sleep(RENEWAL).await;
+                return None;
             }
         };
         models = same;
@@ -63,4 +64,5 @@ pub async fn compare_for(length: Duration, mut models: PathModels) {
         };
         sleep(pause).await;
     }
+    Some(models)
 }

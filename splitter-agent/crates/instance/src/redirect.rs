@@ -63,7 +63,9 @@ impl Instance {
         };
         let interfaces = self.netlink.interfaces().await?;
         let redirect = self.wanted_redirect(&interfaces, placement).await;
-        Ok(dataplane.set_targets(&redirect.targets)?)
+        dataplane.set_targets(&redirect.targets)?;
+        // Among those that there are now.
+        self.tell_paths(placement)
     }
 
     /// Has the kernel ask a neighbour that has turned stale.
@@ -90,7 +92,10 @@ impl Instance {
             match problem {
                 Some(problem) => redirect.by_stack.push(ByStack {
                     device: tunnel.device.clone(),
-                    problem,
+                    problem: match config.balancers() {
+                        Some(_) => format!("{problem}; none chooses it"),
+                        None => problem,
+                    },
                 }),
                 None => redirect.into.push(tunnel.device.clone()),
             }

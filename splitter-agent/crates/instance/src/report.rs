@@ -9,9 +9,10 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use splitter_config::SiteName;
-use splitter_health::{Condition, Evidence, LinkKind, OverloadCounts, Refusal};
+use splitter_health::{Condition, Evidence, LinkKind, OverloadCounts, Refusal, Untimed};
 use splitter_netlink::{InterfaceName, list_names};
 use splitter_policy::flow::Class;
+use splitter_policy::histogram::Histogram;
 use splitter_steering::Egress;
 
 use crate::state::health_report;
@@ -102,6 +103,46 @@ pub struct TunnelReport {
     pub round_trip_s: Option<f64>,
     /// Smoothed difference between one round trip and the next, in seconds.
     pub jitter_s: Option<f64>,
+    /// The parts of the last round trip besides the path of which nobody told how long they were, by [`Untimed::name`], where
+    /// packets choose by what probes measure.
+    #[serde(default)]
+    pub untimed: Vec<String>,
+    /// Answers by what was in their round trips besides the path, in the order of [`Untimed::ALL`].
+    #[serde(default)]
+    pub untimed_answers: [u64; Untimed::ALL.len()],
+}
+
+impl Report {
+    /// Says in words what is not as it should be, each by itself.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let degraded = self.degraded.iter().map(|it| format!("degraded: {it}"));
+        let strays = self.strays.iter();
+        let misrouted = strays.map(|it| format!("misrouted: {}", it.problem));
+        let overload = self.overload.iter().map(|it| {
+            format!("overloaded within the last 10 s: {it}; missing answers did not count then")
+        });
+        let tunnels = self.tunnels.iter();
+        degraded
+            .chain(self.problem.clone())
+            .chain(misrouted)
+            .chain(overload)
+            .chain(tunnels.filter_map(TunnelReport::untimed_in_words))
+            .collect()
+    }
+}
+
+impl TunnelReport {
+    /// Says what is in the delay of a tunnel besides the path, if packets choose by it and there is something.
+    fn untimed_in_words(&self) -> Option<String> {
+        (!self.untimed.is_empty()).then(|| {
+            format!(
+                "the delay of {} has more in it than the path, since nobody tells how long that takes: {}",
+                self.device,
+                self.untimed.join(", ")
+            )
+        })
+    }
 }
 
 /// Reports where one class goes.
@@ -116,6 +157,10 @@ pub struct ClassReport {
     pub tunnel: Egress,
     /// How often it was moved there, in the order of [`Egress::ALL`].
     pub moves: [u64; Egress::ALL.len()],
+    /// Differences between a probe's round-trip time and the next one's, in the tunnels that it was in then. For metrics
+    /// alone, which are of the agent that measures.
+    #[serde(skip)]
+    pub jitter: Histogram,
 }
 
 /// A class went to other tunnels.

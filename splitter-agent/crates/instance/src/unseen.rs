@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use splitter_config::{Config, SteeringMode};
+use splitter_config::Config;
 use splitter_datapath::{
-    Dataplane, ForeignProgram, Pins, TcSide, foreign_tc_programs, program_name,
+    Dataplane, ForeignProgram, Pins, TcSide, foreign_tc_programs, is_splitting,
 };
 use splitter_netlink::{Interface, Interfaces, Netlink, NetlinkError, list_names};
 use splitter_steering::routes::{Footprint, Rule, our_rules};
@@ -93,10 +93,7 @@ async fn live_rules(
 
 /// Whether a program that may be one of ours, and is none of those known, sees what comes in there.
 fn is_live(interface: &Interface, known: &BTreeSet<u32>) -> io::Result<bool> {
-    let is_ours = |name: Option<&str>| {
-        let mut names = SteeringMode::ALL.iter().map(|mode| program_name(*mode));
-        name.is_none_or(|name| names.any(|it| it == name))
-    };
+    let is_ours = |name: Option<&str>| name.is_none_or(is_splitting);
     if let Some(id) = interface.xdp.map(|it| it.program_id)
         && !known.contains(&id)
         && is_ours(ForeignProgram::of_id(id).name.as_deref())

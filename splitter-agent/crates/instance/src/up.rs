@@ -203,7 +203,7 @@ impl Instance {
         LoadOptions {
             tables: plan.table_flows,
             numa_node: self.config.flows.table_numa_node.number(),
-            steering: self.config.steering.mode,
+            steering: self.config.program_mode(),
             packet_log: self.config.log.packets,
             policy: plan.policy,
         }

@@ -44,7 +44,7 @@ pub use matched_prefixes::{
     Dependence, MatchedPrefix, forwarding_heeds_path_mtu, matched_prefixes,
 };
 pub use names::{Family, InterfaceName, InvalidInterfaceName, list_names};
-pub use neighbours::NeighbourState;
+pub use neighbours::{LinkAddress, NeighbourState, link_address};
 pub use next_hop_events::{NextHopChanges, NextHopEvents, StaleNeighbour};
 pub use next_hop_objects::{NextHopObjects, ObjectHop};
 pub use qdisc::{RootQueue, describe_qdisc, root_queues};

@@ -1,13 +1,15 @@
 //! Next hops on a link: what the kernel knows of them, and having it ask them.
 
+use std::io;
 use std::net::IpAddr;
 
 use netlink_packet_route::neighbour::{
     NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState as Nud,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
+use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, Parseable as _};
 
+use super::blocking::exchange;
 use super::{Netlink, NetlinkError};
 
 /// Looks up what the kernel knows of a neighbour.
@@ -106,6 +108,49 @@ impl Netlink {
             result => result,
         }
     }
+}
+
+/// The link address of a neighbour on Ethernet, as the kernel has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkAddress {
+    /// The address.
+    pub bytes: [u8; 6],
+    /// It has not been confirmed for a while, and nobody will ask before somebody uses it.
+    pub is_stale: bool,
+}
+
+/// Looks up the link address that packets to a neighbour on Ethernet get; none where the kernel has none to use. Blocks for
+/// the microseconds that it takes.
+///
+/// # Errors
+/// When the kernel refuses the request.
+pub fn link_address(interface: u32, address: IpAddr) -> io::Result<Option<LinkAddress>> {
+    let question = RouteNetlinkMessage::GetNeighbour(about(interface, address));
+    // With an end behind the answer, which a single one has not by itself.
+    let answers = match exchange(question, NLM_F_ACK) {
+        Err(error) if is_unknown(&error) => return Ok(None),
+        answers => answers?,
+    };
+    let Some(answer) = answers.first() else {
+        return Ok(None);
+    };
+    let known = NeighbourMessage::parse(&answer.payload)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    if state(known.header.state) == NeighbourState::Unknown {
+        return Ok(None);
+    }
+    let bytes = known.attributes.iter().find_map(|it| match it {
+        NeighbourAttribute::LinkLayerAddress(bytes) => bytes.as_slice().try_into().ok(),
+        _ => None,
+    });
+    let is_stale = known.header.state == Nud::Stale;
+    Ok(bytes.map(|bytes| LinkAddress { bytes, is_stale }))
+}
+
+/// There is no such neighbour, nor any other by that interface, which is gone or does not speak the family.
+fn is_unknown(error: &io::Error) -> bool {
+    const NONE: [i32; 3] = [libc::ENOENT, libc::ENODEV, libc::EAFNOSUPPORT];
+    error.raw_os_error().is_some_and(|it| NONE.contains(&it))
 }
 
 fn about(interface: u32, address: IpAddr) -> NeighbourMessage {

@@ -103,8 +103,14 @@ impl Placement {
     /// Returns true where a tunnel carries packets: those of its own class, of the other one or both.
     #[must_use]
     pub fn uses(&self, role: TunnelRole, device: &InterfaceName) -> bool {
-        let egress = Egress::of(role);
-        (self.short == egress || self.long == egress) && !self.disabled.contains(device)
+        let mut classes = Class::ALL.into_iter();
+        classes.any(|class| self.has(class, role, device))
+    }
+
+    /// Returns true where packets of a class go by a tunnel.
+    #[must_use]
+    pub fn has(&self, class: Class, role: TunnelRole, device: &InterfaceName) -> bool {
+        self.of(class) == Egress::of(role) && !self.disabled.contains(device)
     }
 
     /// Returns true where each class is in all its own tunnels.
@@ -231,6 +237,23 @@ mod tests {
             let read: Placements = serde_json::from_str(&text).unwrap();
             assert_eq!(read, placements, "{text}");
         }
+    }
+
+    #[test]
+    fn class_is_in_the_tunnels_that_it_was_moved_to_but_for_those_that_it_left() {
+        let device = |name: &str| InterfaceName::try_from(name.to_owned()).unwrap();
+        let placement = Placement {
+            disabled: vec![device("tun1")],
+            ..both_short()
+        };
+        let has = |class, role, name| placement.has(class, role, &device(name));
+        for class in Class::ALL {
+            assert!(has(class, TunnelRole::Short, "tun0"));
+            assert!(!has(class, TunnelRole::Short, "tun1"));
+            assert!(!has(class, TunnelRole::Long, "tun2"));
+        }
+        assert!(placement.uses(TunnelRole::Short, &device("tun0")));
+        assert!(!placement.uses(TunnelRole::Long, &device("tun2")));
     }
 
     #[test]

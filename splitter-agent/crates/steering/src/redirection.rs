@@ -2,6 +2,7 @@
 //! tell: for people who ask, and not for every look of an agent that watches.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use splitter_config::{AttachMode, Config, SteeringMode};
 use splitter_netlink::{
@@ -32,6 +33,7 @@ pub async fn notes(netlink: &Netlink, config: &Config) -> Vec<String> {
     let hints = async {
         let interfaces = netlink.interfaces().await?;
         let mut hints = hidden_tags(&interfaces, config).await;
+        hints.extend(unequal_mtus(&interfaces, config).await);
         hints.extend(other_ways(netlink, &interfaces, config).await?);
         Ok(hints)
     };
@@ -73,6 +75,37 @@ pub async fn hindrance(interface: &Interface, attach: AttachMode) -> Option<Stri
                 .to_owned(),
         ),
     }
+}
+
+/// Packets of the site that are too long to choose among the tunnels, as one of these takes less than another.
+///
+/// Tunnels that packets cannot be put into limit nobody.
+pub async fn unequal_mtus(interfaces: &Interfaces, config: &Config) -> Option<Hint> {
+    config.balancers()?;
+    let named = |name| interfaces.named(name).ok();
+    let mut tunnels = Vec::new();
+    for interface in config.tunnels().filter_map(|(_, it)| named(&it.device)) {
+        if hindrance(interface, config.attach.mode).await.is_none() {
+            tunnels.push(interface);
+        }
+    }
+    let smallest = tunnels.iter().min_by_key(|it| it.mtu)?;
+    let largest = tunnels.iter().map(|it| it.mtu).max()?;
+    let site = config.lan.iter().filter_map(named).map(|it| it.mtu).max()?;
+    let mtu = smallest.mtu;
+    if mtu >= largest || mtu >= site {
+        return None;
+    }
+    Some(Hint {
+        problem: format!(
+            "the MTU of {} is {mtu}, less than that of another tunnel ({largest}): packets of more than {mtu} bytes choose \
+             no tunnel, and go by the network stack",
+            smallest.name
+        ),
+        remedy: format!(
+            "give the site an MTU of {mtu}, clamp the segment size of TCP to it, or give the tunnels one MTU"
+        ),
+    })
 }
 
 /// The LAN interfaces whose VLANs' packets look as if they were their own.
@@ -163,6 +196,25 @@ pub async fn other_ways(
     Ok(the_first(hints.collect()))
 }
 
+/// Why no packet to an address chooses a tunnel, where programs are led past a class' own tunnels; IPv6 only.
+///
+/// # Errors
+/// When the kernel refuses to list its routes.
+pub async fn other_way_to(
+    netlink: &Netlink,
+    interfaces: &Interfaces,
+    config: &Config,
+    address: IpAddr,
+) -> Result<Option<String>, NetlinkError> {
+    if !address.is_ipv6() {
+        return Ok(None);
+    }
+    let routes = suppressed_routes(netlink, config, Family::V6).await?;
+    let mut covering = routes.iter().filter(|it| it.destination.contains(&address));
+    let hint = covering.find_map(|it| other_way(it, interfaces, config));
+    Ok(hint.map(|it| it.problem))
+}
+
 /// A few, and how many more there are: a main table may have a route for each network of the Internet.
 fn the_first(mut hints: Vec<Hint>) -> Vec<Hint> {
     const MOST: usize = 5;
@@ -198,8 +250,12 @@ fn other_way(route: &SuppressedRoute, interfaces: &Interfaces, config: &Config) 
     Some(Hint {
         problem: format!(
             "the main table leads IPv6 to {destination} by {by}, where the kernel sends programs \
-             although the rules pass over it: IPv6 packets of the {} class go by the network stack",
-            classes.join(" and of the ")
+             although the rules pass over it: IPv6 packets of the {} class go by the network stack{}",
+            classes.join(" and of the "),
+            match config.balancers() {
+                Some(_) => ", and none that is sent there chooses a tunnel",
+                None => "",
+            }
         ),
         remedy: format!(
             "remove it (`ip -6 route del {destination}{device}`) for them to be redirected, or leave \
@@ -304,6 +360,38 @@ mod tests {
             hidden_tag(&card, features(Some(true), Some(false)), &service),
             None
         );
+    }
+
+    #[tokio::test]
+    async fn smallest_tunnel_is_named_where_it_keeps_packets_of_the_site_from_choosing() {
+        let hint = async |balance: &str, mtus: [u32; 3], is_ethernet: bool| {
+            let interfaces = ["eth0", "tun0", "tun1"].into_iter().zip(mtus).zip(1..);
+            let interfaces = interfaces.map(|((name, mtu), index)| Interface {
+                mtu,
+                is_ethernet: is_ethernet || name != "tun1",
+                ..interface(name, index, None)
+            });
+            let text = format!(
+                "lan = 'eth0'\n{balance}\n[short]\ndevice = 'tun0'\ngateway = '192.0.2.1'\n[long]\ndevice = 'tun1'\n\
+                 gateway = '198.51.100.1'\n[steering]\nmode = 'redirect'\n[attach]\nmode = 'generic'\n"
+            );
+            let config = Config::parse(&text, "").expect("it is right");
+            let hint = unequal_mtus(&interfaces.collect(), &config).await;
+            hint.map(|it| it.problem)
+        };
+        let drb = "balance = 'drb'";
+        let reported = hint(drb, [1_500, 1_500, 1_420], true).await;
+        let reported = reported.expect("full packets do not choose");
+        assert!(
+            reported.starts_with("the MTU of tun1 is 1420") && reported.contains("(1500)"),
+            "{reported}"
+        );
+        // What the site sends fits all, or none takes more than another.
+        assert_eq!(hint(drb, [1_420, 1_500, 1_420], true).await, None);
+        assert_eq!(hint(drb, [1_500, 1_420, 1_420], true).await, None);
+        assert_eq!(hint("", [1_500, 1_500, 1_420], true).await, None);
+        // Nor does one limit anybody that nothing can be put into.
+        assert_eq!(hint(drb, [1_500, 1_500, 1_420], false).await, None);
     }
 
     #[test]

@@ -79,7 +79,7 @@ mod verify;
 mod wanted;
 
 pub use apply::{Applied, ApplyError, Undone, remove_all};
-pub use audit::{Arrival, RuleInUse, Trace, TracedPacket, arrival, trace};
+pub use audit::{Arrival, NotTaken, RuleInUse, Trace, TracedPacket, arrival, trace};
 pub use audit::{AuditPace, Exempt, RouteAudit, Unsplit, UnsplitReason, audit, audit_paced};
 pub use conflict::Conflict;
 pub use destinations::{Destinations, FollowedPrefixes};
@@ -94,7 +94,7 @@ pub use plan::{plan, plan_move, plan_move_with, plan_placed, plan_with};
 pub use spread::{Hindrance, hindrances};
 pub use suppressed::{SuppressedRoute, suppressed_routes};
 pub use verify::{Probe, Verification, VerifyError};
-pub use wanted::tunnels_of;
+pub use wanted::{tunnels_of, tunnels_open_to};
 
 /// The number in the protocol field of our rules and routes (`proto 94` in `ip rule` and
 /// `ip route`). It is not in iproute2's `rt_protos`, and no routing daemon uses it.

@@ -54,8 +54,6 @@ pub(crate) enum ClassReached {
     No(u64),
     /// None was seen leaving, of so many.
     NothingLeft(u64),
-    /// What leaves cannot be seen.
-    NotSeen,
     /// It would have taken so many packets.
     TooMany(u64),
 }
@@ -166,20 +164,13 @@ fn find(plan: &PathPlan, observed: &Observed, way_back: &WayBack) -> Finding {
                 Some("lower the threshold for the while: `splitter set threshold N`".to_owned()),
             );
         }
-        ClassReached::Yes | ClassReached::No(_) | ClassReached::NotSeen => {}
+        ClassReached::Yes | ClassReached::No(_) => {}
     }
     if let Some(finding) = wrong_device(plan, observed, &explain) {
         return finding;
     }
     match observed.class {
         ClassReached::No(packets) => not_reached(plan.class, packets),
-        ClassReached::NotSeen => Finding::unknown(
-            match observed.answered_by {
-                Some(_) => "probes were answered, but where they left cannot be seen",
-                None => "where probes left cannot be seen, and none was answered",
-            },
-            None,
-        ),
         _ if observed.answered_by.is_none() => Finding::unknown(
             "packets left as intended, but nothing came back",
             Some(format!(

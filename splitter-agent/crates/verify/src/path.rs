@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use splitter_config::SteeringMode;
 use splitter_datapath::LONGEST_FRAME_BYTES;
 use splitter_policy::flow::Class;
 
@@ -60,10 +59,7 @@ pub(crate) fn probe(
     };
     let mut session = Session::open(border, plan, stop)?;
     reach_class(&mut session)?;
-    if matches!(
-        session.observed.class,
-        ClassReached::Yes | ClassReached::NotSeen
-    ) {
+    if session.observed.class == ClassReached::Yes {
         measure(&mut session)?;
     }
     let mut reports = vec![judge(border, plan, &session.observed)];
@@ -141,7 +137,7 @@ fn start_short(session: &mut Session<'_>) -> Result<ClassReached, VerifyError> {
         session.pause(LEAVES_WITHIN / 4)?;
     }
     Ok(match seen {
-        0 => nothing_seen(session, FLOWS_TRIED.into()),
+        0 => ClassReached::NothingLeft(FLOWS_TRIED.into()),
         _ => ClassReached::No(FLOWS_TRIED.into()),
     })
 }
@@ -176,21 +172,13 @@ fn become_long(session: &mut Session<'_>) -> Result<ClassReached, VerifyError> {
             None => misses += 1,
         }
         if misses == MISSES {
-            return Ok(nothing_seen(session, sent));
+            return Ok(ClassReached::NothingLeft(sent));
         }
     }
     Ok(match session.observed.left.is_empty() {
-        true => nothing_seen(session, sent),
+        true => ClassReached::NothingLeft(sent),
         false => ClassReached::No(sent),
     })
-}
-
-/// What is redirected into a device is not seen there.
-fn nothing_seen(session: &Session<'_>, packets: u64) -> ClassReached {
-    match session.border.steering {
-        SteeringMode::Redirect => ClassReached::NotSeen,
-        SteeringMode::Dscp | SteeringMode::Mark => ClassReached::NothingLeft(packets),
-    }
 }
 
 /// Sends one packet of the flow and waits until it leaves.

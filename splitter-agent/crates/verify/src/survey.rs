@@ -193,7 +193,7 @@ pub async fn survey(instance: &Instance, targets: &Targets) -> Result<Survey, Su
         fwmark: config.mark_bits(),
         steering: dataplane.steering(),
         pins: instance.pins().clone(),
-        is_shared: config.is_shared(),
+        is_shared: config.is_shared() && config.balancers().is_none(),
         max_wait: Duration::from_nanos(policy.max_wait_ns),
         devices: devices(&interfaces),
         tunnel_devices: tunnel_devices.collect(),
@@ -208,6 +208,13 @@ pub async fn survey(instance: &Instance, targets: &Targets) -> Result<Survey, Su
         not_covered,
     };
     plan.not_covered.extend(left_out(&border));
+    if border.steering == SteeringMode::Redirect && config.balancers().is_some() {
+        plan.not_covered.push(
+            "which tunnels packets choose: what opens a connection takes one of its class by the network stack; see what \
+             each tunnel was chosen for in `splitter status`"
+                .to_owned(),
+        );
+    }
     plan.plan(&attached);
     let (paths, not_covered) = (plan.paths, plan.not_covered);
     Ok(Survey {

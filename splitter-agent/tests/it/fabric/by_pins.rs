@@ -8,7 +8,7 @@ use flow_testbed::require::Requirement::{Program, Root};
 use flow_testbed::{require, wait};
 use serde_json::Value as Json;
 
-use super::restarts::{directory, end, is_attached};
+use super::restarts::{directory, end, is_attached, pin_another_map_for};
 use super::rig::Rig;
 use crate::support::site::{BINARY, PATIENCE, mount_bpffs};
 
@@ -45,6 +45,23 @@ fn check(router: &Namespace, name: &str) -> Option<(String, String)> {
     Some((word("status"), word("detail")))
 }
 
+/// Puts another role in place in the same namespace, on a file system that is mounted there and with locks of its own.
+fn put_in_place_elsewhere(router: &Namespace, bpffs: &Path) {
+    std::fs::create_dir(bpffs).expect("it is new");
+    mount_bpffs(bpffs);
+    let directory = bpffs.parent().expect("it is in one");
+    let file = directory.join("other.toml");
+    let text = format!(
+        "name = 'other'\nbpffs = {bpffs:?}\nruntime_dir = {:?}\n[fabric]\nrole = 'spine'\ndscp = 41\n\
+         [[fabric.ports]]\ndevice = 'host0'\nrate_mbit = 10\n",
+        directory.join("run of another")
+    );
+    std::fs::write(&file, text).expect("can be written");
+    let mut command = router.command(BINARY);
+    command.arg("-c").arg(&file).args(["fabric", "up"]);
+    assert!(command.status().expect("it is built").success());
+}
+
 #[test]
 fn all_roles_of_a_namespace_go_by_their_pins() {
     require!(Root, Program("ip"), Program("ethtool"));
@@ -53,21 +70,9 @@ fn all_roles_of_a_namespace_go_by_their_pins() {
     for leaf in [leaf, far] {
         rig.fabric(leaf, "up");
     }
-    // Another role of the same namespace, on a file system and with locks of its own.
     let elsewhere = tempfile::tempdir().expect("a directory");
     let bpffs = elsewhere.path().join("b p f");
-    std::fs::create_dir(&bpffs).expect("it is new");
-    mount_bpffs(&bpffs);
-    let other = elsewhere.path().join("other.toml");
-    let text = format!(
-        "name = 'other'\nbpffs = {bpffs:?}\nruntime_dir = {:?}\n[fabric]\nrole = 'spine'\ndscp = 41\n\
-         [[fabric.ports]]\ndevice = 'host0'\nrate_mbit = 10\n",
-        elsewhere.path().join("run")
-    );
-    std::fs::write(&other, text).expect("can be written");
-    let mut command = leaf.command(BINARY);
-    command.arg("-c").arg(&other).args(["fabric", "up"]);
-    let up = command.status();
+    put_in_place_elsewhere(leaf, &bpffs);
 
     let file = rig.file(leaf);
     let name = leaf.name();
@@ -83,7 +88,6 @@ fn all_roles_of_a_namespace_go_by_their_pins() {
     let is_left = bpffs.join("splitter-fabric").exists();
     nix::mount::umount(&bpffs).expect("it was mounted");
 
-    assert!(up.expect("it is built").success());
     assert_eq!(ok, Some(("ok".to_owned(), file.display().to_string())));
     let (status, detail) = renamed.expect("it is in place");
     assert!(
@@ -127,4 +131,33 @@ fn role_that_an_agent_runs_is_left_by_those_who_take_down_all() {
     let (code, answer) = without_file(leaf, "down --all");
     assert_eq!(code, Some(0), "{answer}");
     assert!(!Path::new(&directory(&rig, leaf)).exists());
+}
+
+#[test]
+fn role_that_cannot_be_taken_down_keeps_none_behind_it() {
+    require!(Root, Program("ip"), Program("ethtool"));
+    let rig = Rig::new();
+    let leaf = &rig.leaves[0];
+    rig.fabric(leaf, "up");
+    // They are taken in the order of their paths.
+    let bpffs = rig.directory.path().join("later");
+    put_in_place_elsewhere(leaf, &bpffs);
+    assert!(bpffs > rig.bpffs());
+    pin_another_map_for(&rig, leaf, "AGREEMENT");
+    let (code, answer) = without_file(leaf, "down --all");
+    let is_left = bpffs.join("splitter-fabric").exists();
+    let (at_once, after) = without_file(leaf, "down --all --at-once");
+    nix::mount::umount(&bpffs).expect("it was mounted");
+
+    assert_eq!(code, CONFLICT, "{answer}");
+    let why = kept(&answer, leaf.name(), true).expect("it is left");
+    assert!(
+        why.contains("AGREEMENT") && why.contains("--at-once"),
+        "{why}"
+    );
+    let removed = answer["removed"].to_string();
+    assert!(removed.contains("the role other, ") && !is_left, "{answer}");
+    // As it says itself.
+    assert_eq!(at_once, Some(0), "{after}");
+    assert!(!directory(&rig, leaf).exists());
 }

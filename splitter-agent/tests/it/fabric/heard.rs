@@ -11,6 +11,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value as Json;
 use splitter_datapath::clock::monotonic_ns;
 
+use super::restarts::directory;
 use super::rig::Rig;
 use super::transfer::{scrape_splitter, transfer};
 use crate::support::daemon::Daemon;
@@ -181,5 +182,47 @@ fn packets_take_the_uplink_whose_spine_is_not_reported_to_be_full() {
     assert_eq!(counts(), before);
     println!("nobody reports: {sent:?} bytes");
     assert!(sent.iter().all(|it| *it > 20_000), "{sent:?}");
+    assert!(daemon.end(Signal::SIGTERM).success());
+}
+
+/// Of another build, or root's alone: what packets choose is counted and shown all the same.
+#[test]
+fn leaf_that_cannot_be_read_is_one_that_nothing_is_heard_of() {
+    require!(Root, Program("ip"), Program("ethtool"));
+    let rig = Rig::new();
+    let daemon = split(&rig);
+    rig.fabric(&rig.leaves[0], "up");
+    wait_until_heard(&daemon, 2);
+    let maps = directory(&rig, &rig.leaves[0]).join("maps");
+    let (reports, aside) = (maps.join("REMOTE"), maps.join("ASIDE"));
+    std::fs::rename(&reports, &aside).expect("it is pinned");
+    std::fs::hard_link(maps.join("AGREEMENT"), &reports).expect("both are pins");
+    sent(&rig);
+    let unread = chosen(&rig);
+    for tunnel in &unread {
+        assert_eq!(tunnel["hears"], false, "{tunnel}");
+        assert!(tunnel["report_age_ms"].is_null(), "{tunnel}");
+    }
+    let packets = |tunnel: &Json| tunnel["packets"]["other"].as_u64().expect("a count");
+    let long = |tunnel: &Json| tunnel["packets"]["long"].as_u64().expect("a count");
+    assert!(unread.iter().map(|it| long(it) + packets(it)).sum::<u64>() > 100);
+    let lines = unread.iter().zip(UPLINKS).map(|(tunnel, device)| {
+        let labels = format!("{{device=\"{device}\",site=\"default\",class=\"long\"}}");
+        format!(
+            "splitter_tunnel_chosen_packets_total{labels} {}\n",
+            long(tunnel)
+        )
+    });
+    let lines: Vec<_> = lines.collect();
+    wait::within(PATIENCE, "the metrics", || {
+        let text = rig.leaves[0].enter(scrape_splitter).expect("it exists");
+        lines.iter().all(|line| text.contains(line)).then_some(())
+    });
+    std::fs::remove_file(&reports).expect("it is pinned");
+    std::fs::rename(&aside, &reports).expect("it is pinned");
+    wait::within(PATIENCE, "the leaf to be heard again", || {
+        let are_heard = chosen(&rig).iter().all(|it| it["hears"] == true);
+        are_heard.then_some(())
+    });
     assert!(daemon.end(Signal::SIGTERM).success());
 }

@@ -20,6 +20,13 @@ pub(super) fn directory(rig: &Rig, router: &Namespace) -> PathBuf {
     rig.bpffs().join("splitter-fabric").join(router.name())
 }
 
+/// Pins the map of reports where another map of a leaf was, as if its build were another.
+pub(super) fn pin_another_map_for(rig: &Rig, leaf: &Namespace, name: &str) {
+    let maps = directory(rig, leaf).join("maps");
+    std::fs::remove_file(maps.join(name)).expect("it is pinned");
+    std::fs::hard_link(maps.join("REMOTE"), maps.join(name)).expect("both are pins");
+}
+
 pub(super) fn is_attached(rig: &Rig, router: &Namespace) -> bool {
     let status = rig.status(router);
     let ports = status["ports"].as_array();

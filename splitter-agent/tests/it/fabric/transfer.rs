@@ -41,9 +41,12 @@ pub(super) fn settled(rig: &Rig, packets: &[Vec<u8>]) -> [Seen; 2] {
 }
 
 fn transfer_between(rig: &Rig, [from, to]: [IpAddr; 2], bytes: usize, during: impl FnOnce()) {
-    let (from, to) = (SocketAddr::from((from, 0)), SocketAddr::from((to, 5_001)));
-    let listen = || TcpListener::bind(to).expect("a port");
+    // A port of its own each time: what another test's child has inherited and not yet closed may still hold
+    // the last one.
+    let listen = || TcpListener::bind((to, 0)).expect("a port");
     let listener = rig.hosts[1].enter(listen).expect("it exists");
+    let from = SocketAddr::from((from, 0));
+    let to = listener.local_addr().expect("it is bound");
     let capture = Capture::start(&rig.hosts[0]);
     let received = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("it connects");

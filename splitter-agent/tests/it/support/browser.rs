@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// It starts within seconds, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-pub(crate) const PROGRAM: &str = "chromium-headless-shell";
+pub(crate) const PROGRAM: &str = flow_testbed::require::BROWSER;
 
 /// A browser with one tab. Dropping it kills it.
 pub(crate) struct Browser {

@@ -23,6 +23,8 @@ const OUTGOING: u8 = 4;
 #[derive(Debug)]
 pub(crate) struct Left {
     pub(crate) device: String,
+    /// Which tells its class.
+    pub(crate) dscp: u8,
     pub(crate) port: u16,
     pub(crate) number: u32,
 }
@@ -80,6 +82,7 @@ impl Capture {
         }
         Some(Left {
             device: device.clone(),
+            dscp: packet[1] >> 2,
             port: u16::from_be_bytes(datagram[..2].try_into().ok()?),
             number: u32::from_be_bytes(datagram[8..12].try_into().ok()?),
         })

@@ -20,7 +20,8 @@ use splitter_policy::egress_counts::EgressCounts;
 use splitter_policy::flow::{FlowEntry, FlowKey, FlowKeyV6, Seeds, TapEntry, TunnelRole};
 use splitter_policy::forward::{Mac, TARGET_SLOTS, target};
 use splitter_policy::next_hop::{Generation, neighbour};
-use splitter_policy::paths::BalancerNumber;
+use splitter_policy::packet_selection::{PacketPassage, PacketSelection};
+use splitter_policy::paths::{BalancerNumber, PathCounters};
 use splitter_policy::prefix_lengths::PrefixLengths;
 use splitter_policy::reverse::ReverseEntry;
 use splitter_policy::settings::Settings;
@@ -61,14 +62,14 @@ const TRACE: u8 = 5;
 impl Loaded {
     /// Loads `object`, with room for `table_size` flows of each family.
     pub(crate) fn new(object: &[u8], table_size: u32) -> Self {
-        Self::with_balancer(object, table_size, BalancerNumber::TR)
+        Self::with_balancers(object, table_size, [BalancerNumber::TR; 2])
     }
 
-    /// The same, with the balancer by which its program for `balance` chooses.
-    pub(crate) fn with_balancer(
+    /// The same, with the balancers by which its program for `balance` chooses for short flows and for long ones.
+    pub(crate) fn with_balancers(
         object: &[u8],
         table_size: u32,
-        BalancerNumber(balancer): BalancerNumber,
+        [balancer, long_balancer]: [BalancerNumber; 2],
     ) -> Self {
         let layout = Layout::for_flows(table_size, SEEDS);
         let ebpf = EbpfLoader::new()
@@ -78,12 +79,33 @@ impl Loaded {
             .map_max_entries("LRU_V4", table_size)
             .map_max_entries("LRU_V6", table_size)
             .override_global("AYA_LOG_LEVEL", &TRACE, false)
-            .override_global("BALANCER", &balancer, false)
+            .override_global("BALANCER", &balancer.0, false)
+            .override_global("LONG_BALANCER", &long_balancer.0, false)
             .load(object)
             .expect("the object loads");
         Self {
             ebpf,
             layout,
+            now_ns: 0,
+            generations: 0,
+        }
+    }
+
+    /// The same, with a tap that times packets and has so many places for them.
+    #[allow(dead_code, reason = "measurements do not use it")]
+    pub(crate) fn with_packets(object: &[u8], selection: PacketSelection, places: u32) -> Self {
+        let ebpf = EbpfLoader::new()
+            .map_max_entries("FLOWS_V4", 1)
+            .map_max_entries("FLOWS_V6", 1)
+            .map_max_entries("TAGS", 1)
+            .map_max_entries("PACKET_PASSAGES", places)
+            .override_global("AYA_LOG_LEVEL", &TRACE, false)
+            .override_global("PACKET_SELECTION", &Plain(selection), true)
+            .load(object)
+            .expect("the object loads");
+        Self {
+            ebpf,
+            layout: Layout::for_flows(1, SEEDS),
             now_ns: 0,
             generations: 0,
         }
@@ -133,10 +155,16 @@ impl Loaded {
         self.pass_time(config, 0);
     }
 
-    /// The same so much later than before, or than now.
+    /// The same so much later than before, or than now. Where the object lets the precise clock be moved, that goes
+    /// on from there, too.
     pub(crate) fn pass_time(&mut self, config: PolicyConfig, step_ns: u64) {
-        let now_ns = self.now_ns.max(now_ns()) + step_ns;
+        const SHIFT: &str = ".data.shift";
+        let real_ns = now_ns();
+        let now_ns = self.now_ns.max(real_ns) + step_ns;
         self.now_ns = now_ns;
+        if self.ebpf.map(SHIFT).is_some() {
+            self.set_section(SHIFT, now_ns - real_ns);
+        }
         let clock = TickClock {
             tick_ns: 0,
             offset_ns: now_ns,
@@ -212,13 +240,27 @@ impl Loaded {
     /// Runs the program that counts what leaves `repeat` times over, on a packet that came in by the
     /// loopback device and leaves by it; what it returned, and the frame then.
     pub(crate) fn run_counting(&self, frame: &[u8], repeat: u32) -> (u32, Vec<u8>) {
+        self.run_leaving(frame, LOOPBACK, frame.len() as u32, repeat)
+    }
+
+    /// The same of a packet that came in by that device, or by none, and has so many bytes on the wire.
+    pub(crate) fn run_leaving(
+        &self,
+        frame: &[u8],
+        came_in_by: u32,
+        wire_bytes: u32,
+        repeat: u32,
+    ) -> (u32, Vec<u8>) {
         /// Of `struct __sk_buff`: `ingress_ifindex`.
         const CAME_IN_BY: std::ops::Range<usize> = 36..40;
+        /// `wire_len`.
+        const ON_WIRE: std::ops::Range<usize> = 160..164;
         const BYTES: usize = 192;
         let program = self.ebpf.program("count_egress");
         let program: Result<&SchedClassifier, _> = program.expect("is in the object").try_into();
         let mut context = [0; BYTES];
-        context[CAME_IN_BY].copy_from_slice(&LOOPBACK.to_ne_bytes());
+        context[CAME_IN_BY].copy_from_slice(&came_in_by.to_ne_bytes());
+        context[ON_WIRE].copy_from_slice(&wire_bytes.to_ne_bytes());
         let mut out = vec![0; frame.len()];
         let options = TestRunOptions {
             data_in: Some(frame),
@@ -355,6 +397,17 @@ impl Loaded {
         sum
     }
 
+    /// What was chosen on all CPUs.
+    #[allow(dead_code, reason = "not all who load programs have them choose")]
+    pub(crate) fn chosen(&self) -> PathCounters {
+        let map = self.ebpf.map("PATH_COUNTERS").expect("is in the object");
+        let counters: PerCpuArray<_, Plain<PathCounters>> = map.try_into().expect("is per CPU");
+        let mut sum = PathCounters::default();
+        let per_cpu = counters.get(&0, 0).expect("can be read");
+        per_cpu.iter().for_each(|counters| sum.add(&counters.0));
+        sum
+    }
+
     /// What the splitter knows of a flow.
     pub(crate) fn flow(&self, key: &FlowKey) -> Option<FlowEntry> {
         self.tables().flow(key, now_ns())
@@ -379,6 +432,20 @@ impl Loaded {
     }
 }
 
+impl Loaded {
+    /// How many packets the tap has selected, and those that it had a place for.
+    #[allow(dead_code, reason = "measurements do not use it")]
+    pub(crate) fn packets(&self) -> (u64, Vec<PacketPassage>) {
+        let map = |name| self.ebpf.map(name).expect("is in the object");
+        let selected: Array<&MapData, u64> = map("PACKETS_SELECTED").try_into().expect("an array");
+        let passages: Array<&MapData, Plain<PacketPassage>> =
+            map("PACKET_PASSAGES").try_into().expect("an array");
+        let passages = passages.iter().map(|it| it.expect("can be read").0);
+        let passages = passages.filter(|it| it.at_ns != 0).collect();
+        (selected.get(&0, 0).expect("can be read"), passages)
+    }
+}
+
 /// `CLOCK_MONOTONIC`.
 pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("there is such a clock");
@@ -396,6 +463,8 @@ unsafe impl Pod for Plain<Settings> {}
 // SAFETY: as above.
 unsafe impl Pod for Plain<Counters> {}
 // SAFETY: as above.
+unsafe impl Pod for Plain<PathCounters> {}
+// SAFETY: as above.
 unsafe impl Pod for Plain<Mac> {}
 // SAFETY: as above.
 unsafe impl Pod for Plain<Generation> {}
@@ -405,6 +474,10 @@ unsafe impl Pod for Plain<PrefixLengths> {}
 unsafe impl Pod for Plain<FlowKeyV6> {}
 // SAFETY: as above.
 unsafe impl Pod for Plain<TapEntry> {}
+// SAFETY: as above.
+unsafe impl Pod for Plain<PacketPassage> {}
+// SAFETY: as above.
+unsafe impl Pod for Plain<PacketSelection> {}
 // SAFETY: as above.
 unsafe impl Pod for Plain<EgressCounts> {}
 // SAFETY: as above.

@@ -4,7 +4,7 @@
 //! command to the next, as on a real machine, and is gone with the test however that ends.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::JoinHandle;
@@ -19,6 +19,7 @@ pub(crate) use flow_testbed::wait::within;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
 use super::daemon::Daemon;
@@ -276,7 +277,7 @@ impl Connection {
         let listener = to.namespace.enter(|| TcpListener::bind((address, 0)));
         let listener = listener.expect("it exists").expect("a port");
         let address = listener.local_addr().expect("it has one");
-        let connect = || TcpStream::connect_timeout(&address, PATIENCE);
+        let connect = || connect_from_own_port(address);
         let near = from.namespace.enter(connect).expect("it exists");
         let near = near.expect("the other site is reached");
         let (far, _) = listener.accept().expect("it has connected");
@@ -313,6 +314,19 @@ impl Connection {
         drop(near);
         let _ = far.read(&mut [0; 1]);
     }
+}
+
+/// From a port that no other connection has, for a flow is found by it. The kernel itself gives one
+/// port to several connections if they go to different ones.
+fn connect_from_own_port(to: SocketAddr) -> io::Result<TcpStream> {
+    let any: IpAddr = match to {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((any, 0)).into())?;
+    socket.connect_timeout(&to.into(), PATIENCE)?;
+    Ok(socket.into())
 }
 
 fn carry(from: &mut TcpStream, to: &mut TcpStream, bytes: usize) {

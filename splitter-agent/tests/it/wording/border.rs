@@ -212,6 +212,25 @@ fn words_of_tap_are_those_reviewed() {
         cases.add("no device", &["tap"]);
         cases.add("no such direction", &["tap", "lan0:out"]);
         cases.add("no time", &["tap", "lan0", "--seconds", "0"]);
+        cases.add("no packet", &["tap", "lan0", "--packets", "0"]);
+        cases.add("a key for nothing", &["tap", "lan0", "--packet-key", "k"]);
+        cases.add(
+            "no such key",
+            &[
+                "tap",
+                "lan0",
+                "--packets",
+                "1",
+                "--packet-key",
+                "/nonexistent",
+            ],
+        );
+        cases.add("a join with one file", &["tap", "--join", "a.json"]);
+        cases.add("a join of devices", &["tap", "--join", "a", "b", "lan0"]);
+        cases.add(
+            "a join of what is not there",
+            &["tap", "--join", "/nonexistent", "b"],
+        );
         cases.add("no such device", &["tap", "lan7:egress"]);
         add_tun9(cases.site);
         cases.add("a device without Ethernet headers", &["tap", "tun9"]);

@@ -12,7 +12,7 @@ section! {
         /// device, slower), "auto" (native, else generic; `splitter status` says which).
         mode: AttachMode = key("mode", Reload, word())
             .default(AttachMode::Auto)
-            .also("not with `steering.mode = \"mark\"`")
+            .also("not with `steering.mode = \"mark\"`, nor with `\"dscp\"` and `balance`")
             .trade_off(
                 "With `native`, a driver without XDP is an error; with `auto`, a warning. What is \
                  attached already in either mode satisfies `auto`.",

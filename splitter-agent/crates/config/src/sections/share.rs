@@ -15,6 +15,8 @@ use crate::values::Dscp;
 
 /// What the queue of each class holds unless a file says otherwise.
 pub(super) const QUEUE: Duration = Duration::from_millis(20);
+/// What the queue of each class may hold at most.
+const LONGEST_QUEUE_MS: u32 = 1_000;
 
 section! {
     /// Says how tunnels are shaped with policy = "share"; see docs.
@@ -30,7 +32,7 @@ section! {
         .trade_off("More than the tunnel really carries, and priority is lost.");
 
         /// Limits how much traffic the queue of each class holds, at that rate.
-        queue: Duration = key("queue_ms", Reload, milliseconds(1..=1_000))
+        queue: Duration = key("queue_ms", Reload, milliseconds(1..=LONGEST_QUEUE_MS))
             .default(QUEUE)
             .trade_off("Longer: fewer drops, later feedback to senders.");
 
@@ -94,6 +96,9 @@ pub struct CloudburstQueue {
 }
 
 impl Share {
+    /// The longest queue that a file may ask for.
+    pub const LONGEST_QUEUE: Duration = Duration::from_millis(LONGEST_QUEUE_MS as u64);
+
     /// Returns the queue for Cloudburst's datagrams, where they have one.
     #[must_use]
     pub fn cloudburst(&self) -> Option<CloudburstQueue> {
@@ -113,7 +118,7 @@ pub(super) fn tunnels_can_be_shaped(source: &Source<'_>, config: &Config) {
     }
     // Which of several the kernel's hash takes is not known, and so neither is what waits there.
     // With `balance` it is.
-    let is_several = |class| config.balance.is_none() && config.tunnels_of(class).are_several();
+    let is_several = |class| config.balancers().is_none() && config.tunnels_of(class).are_several();
     for class in TunnelRole::ALL
         .into_iter()
         .filter(|class| is_several(*class))

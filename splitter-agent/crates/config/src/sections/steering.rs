@@ -32,7 +32,8 @@ section! {
             );
 
         /// With "mark", these bits of the kernel's mark are used, next to each other; all others
-        /// are kept. They hold the numbers under `[marks]`.
+        /// are kept. They hold the numbers under `[marks]`. With balance the five bits above them hold the
+        /// number of a tunnel, with "dscp" and "redirect", too.
         mark_bits: MarkBits = key("mark_mask", Reload, mask())
             .default(MARK_BITS)
             .trade_off("Other programs that mark packets must use other bits.");
@@ -54,6 +55,9 @@ enumeration! {
 /// A mode has what it needs of other sections.
 pub(super) fn mode_is_possible(source: &Source<'_>, config: &Config) {
     match config.steering.mode {
+        SteeringMode::Dscp if config.program_mode() == SteeringMode::Mark => {
+            attaches_nothing(source, config);
+        }
         SteeringMode::Dscp => {}
         SteeringMode::Mark => {
             marks_fit(source, config);
@@ -93,8 +97,12 @@ fn attaches_nothing(source: &Source<'_>, config: &Config) {
     if config.attach.mode != AttachMode::Auto {
         source.section("attach").contradiction(
             "mode",
-            "steering.mode = \"mark\" attaches no XDP program, which this is about".to_owned(),
-            "leave the key out, or set steering.mode to \"dscp\" or \"redirect\"",
+            match config.steering.mode {
+                SteeringMode::Mark => "steering.mode = \"mark\" attaches no XDP program, which this is about",
+                _ => "with `balance` no XDP program is attached, which this is about",
+            }
+            .to_owned(),
+            "leave the key out, or set steering.mode to \"redirect\", or to \"dscp\" without `balance`",
         );
     }
 }

@@ -7,13 +7,13 @@ use serde_json::{Value as Json, json};
 use splitter_netlink::Family;
 use splitter_policy::flow::TunnelRole;
 
-use super::{Tunnel, sites};
+use super::{Balance, Tunnel, sites};
 use crate::config::Given;
 use crate::declaration::{Declaration, key};
 use crate::declare::Section as _;
 use crate::key::Change::Reload;
 use crate::key::Key;
-use crate::kind::{Kind, Refusals, Value, whole};
+use crate::kind::{Kind, Refusals, Value, whole, word};
 use crate::source::{Section, Source};
 use crate::values::TableId;
 use crate::{declare, schema};
@@ -32,6 +32,8 @@ pub const MAX_TUNNELS: usize = 16;
 pub struct Tunnels {
     /// The routing table that the agent fills for the class.
     pub table: TableId,
+    /// The way in which packets of the class choose; `None` where the one above all sections says so.
+    pub balance: Option<Balance>,
     /// At least one, but where sites are listed.
     list: Vec<Tunnel>,
     /// Those of all sites that are listed, in their order.
@@ -57,6 +59,24 @@ fn table(class: TunnelRole) -> Declaration<impl Kind<Value = TableId>, TableId> 
     .trade_off("Routes of others in it would be lost in the agent's.")
 }
 
+fn balance() -> Declaration<impl Kind<Value = Balance>, Option<Balance>> {
+    key("balance", Reload, word())
+        .optional("as the key of that name above all sections")
+        .examples(&["\"placement\"", "\"tr\""])
+        .off()
+        .doc(&[
+            "Packets of the class choose so among the tunnels of the site, whatever the key of that",
+            "name above all sections says. \"placement\": they keep to the tunnels of this section,",
+            "as long as one of them is alive. So does a class without a word next to one that has one.",
+        ])
+        .trade_off(
+            "[Classes that choose differently](../how-to/uplinks-as-one.md#let-each-class-choose-for-itself). \
+             What is not split goes with the short class. \"tr-paper\" only for both. With `steering.mode = \
+             \"dscp\"` the first one that chooses, and leaving out the last, needs `splitter down`, as \
+             [above all sections](#top-level).",
+        )
+}
+
 fn list() -> Declaration<impl Kind<Value = Vec<Tunnel>>, Vec<Tunnel>> {
     key("tunnels", Reload, TunnelList)
         .derived("the class has one tunnel, by the keys above", |_| {
@@ -71,7 +91,7 @@ fn list() -> Declaration<impl Kind<Value = Vec<Tunnel>>, Vec<Tunnel>> {
         ])
         .trade_off(
             "[Several tunnels](../how-to/several-tunnels.md) for the class; then only `table` \
-             stands here. A list of one is the same as none. More are refused with [`policy = \
+             and `balance` stand here. A list of one is the same as none. More are refused with [`policy = \
              \"share\"`](../explanation/share.md#one-tunnel-for-each-class).",
         )
 }
@@ -85,6 +105,7 @@ impl declare::Section for Tunnels {
     fn read(section: &Section<'_, '_>) -> Option<Self> {
         let class = class_of(section.name());
         let table = table(class).read(section).unwrap_or(TableId::of(class));
+        let balance = balance().read(section).flatten();
         let mut list = Vec::new();
         let elsewhere = if section.top().get("site").is_some() {
             Some("sites are listed, each with tunnels of its own")
@@ -103,6 +124,7 @@ impl declare::Section for Tunnels {
         }
         Some(Self {
             table,
+            balance,
             list,
             of_sites: Vec::new(),
         })
@@ -117,6 +139,7 @@ impl declare::Section for Tunnels {
         let own = own.filter(|key| !key.is_listed);
         let mut keys: Vec<_> = own.map(|key| key.inside("", Self::only_written)).collect();
         keys.insert(2, table(class_of(section)).row(|it: &Self| &it.table));
+        keys.push(balance().row(|it: &Self| &it.balance));
         keys.push(list().row(|it: &Self| &it.list));
         keys
     }

@@ -22,7 +22,7 @@ const SECTIONS: Lines = &[
             "threshold = 3",
             "balance = 'tr'",
             "balance = 'fastest'",
-            "balance = 'placement'",
+            "balance = 'placement'\ntunnels = [{ device = 'a' }, { device = 'b' }]",
             "tunnels = [{ device = 'a' }, { device = 'b' }]",
             "lans = ['a']",
             "flows = 3",

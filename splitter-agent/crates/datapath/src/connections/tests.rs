@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
+use splitter_config::Balance;
 use splitter_policy::flow::{FlowKeyV4, FlowKeyV6};
 use splitter_policy::packet::protocol;
 use splitter_policy::reverse::ReverseEntry;
@@ -88,7 +89,10 @@ fn shown(connections: &[(FlowKey, [Known; 2])]) -> Vec<Connection> {
         }
     }
     let counted = |flow: &FlowKey| counted.get(&reversed(flow)?).copied();
-    let devices = TunnelDevices(vec![(TUNNEL, TunnelRole::Long)]);
+    let devices = TunnelDevices {
+        roles: vec![(TUNNEL, TunnelRole::Long)],
+        balancers: None,
+    };
     let other = |key: &FlowKey| table.get(key).copied();
     let flows = table.iter();
     flows
@@ -103,6 +107,31 @@ fn of<'a>(shown: &'a [Connection], key: &FlowKey) -> Vec<&'a Connection> {
     let is_its =
         |it: &&Connection| ends.contains(&it.flow.source) && ends.contains(&it.flow.destination);
     shown.iter().filter(is_its).collect()
+}
+
+/// Of a class whose packets may take any tunnel nothing else is said, and what comes back is the other border's choice.
+#[test]
+fn tunnels_are_named_by_class_where_packets_do_not_choose() {
+    let devices = |short, long| TunnelDevices {
+        roles: vec![(TUNNEL, TunnelRole::Long)],
+        balancers: Some(Balancers { short, long }),
+    };
+    let named = |devices: &TunnelDevices| {
+        let of = |class: Class| devices.tunnel_of(class, class.own_tunnel());
+        let [short, long] = Class::ALL.map(of);
+        (short, long, devices.arrived_by(TUNNEL))
+    };
+    let (tr, own) = (Balance::Tr, Balance::Placement);
+    assert_eq!(named(&devices(tr, tr)), ("any", "any", Some("any")));
+    assert_eq!(named(&devices(own, tr)), ("short", "any", Some("any")));
+    // A flow that turns long stays where it was for a while.
+    assert_eq!(named(&devices(tr, own)), ("any", "any", Some("any")));
+    let nobody_chooses = TunnelDevices {
+        balancers: None,
+        ..devices(own, own)
+    };
+    assert_eq!(named(&nobody_chooses), ("short", "long", Some("long")));
+    assert_eq!(nobody_chooses.arrived_by(TUNNEL + 1), None);
 }
 
 proptest! {

@@ -196,17 +196,19 @@ fn finding(config: &Config, effect: &Effect) -> Option<Finding> {
 }
 
 /// The DSCP is what rules go by, up to where they are looked up: behind that it matters to others
-/// alone.
+/// alone. Packets that choose go by the kernel's mark.
 fn overwritten(config: &Config, effect: &Effect) -> Option<Concern> {
     let is_behind = matches!(
         effect.hook.as_deref(),
         Some("forward" | "postrouting" | "output" | "egress")
     );
+    let told_by_it = match (config.balancers().is_some(), config.is_shared()) {
+        (false, _) => "the splitter's rules tell the classes",
+        (true, true) => "the order in the queues and the counts at the tunnels tell the classes",
+        (true, false) => "the counts at the tunnels tell the classes",
+    };
     (config.steering.mode != SteeringMode::Mark && !is_behind).then(|| Concern {
-        problem: format!(
-            "{} writes the DSCP, by which the splitter's rules tell the classes",
-            effect.place
-        ),
+        problem: format!("{} writes the DSCP, by which {told_by_it}", effect.place),
         remedy: "leave out what comes from the site there, or set steering.mode to \"mark\"".into(),
         is_certain: false,
     })
@@ -242,4 +244,39 @@ fn offloaded(
         // What is redirected never comes to the flow table.
         is_certain: in_hardware || config.steering.mode != SteeringMode::Redirect,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn written_dscp_matters_as_far_as_it_tells_classes() {
+        let effect = Effect {
+            owner: known::FIREWALL,
+            place: "a chain".to_owned(),
+            hook: Some("prerouting".to_owned()),
+            kind: EffectKind::WritesDscp,
+        };
+        let said = |top: &str, mode: &str| {
+            let text = format!(
+                "lan = 'l'\n{top}\n[short]\ndevice = 'a'\nrate_mbit = 3\n[long]\ndevice = 'b'\nrate_mbit = 5\n\
+                 [steering]\nmode = '{mode}'\n"
+            );
+            let config = Config::parse(&text, "t").expect("it is whole");
+            overwritten(&config, &effect).map(|it| it.problem)
+        };
+        for (top, expected) in [
+            ("", "the splitter's rules tell"),
+            ("balance = 'tr'", "the counts at the tunnels tell"),
+            (
+                "balance = 'tr'\npolicy = 'share'",
+                "the order in the queues",
+            ),
+        ] {
+            let problem = said(top, "dscp").expect("the DSCP tells classes");
+            assert!(problem.contains(expected), "{problem}");
+            assert_eq!(said(top, "mark"), None);
+        }
+    }
 }

@@ -32,6 +32,11 @@ fn path(class: &'static str, problem: Option<&str>) -> Trace {
         rule: None,
         table: None,
         prefix: None,
+        balance: None,
+        tunnels: Vec::new(),
+        not_taken: Vec::new(),
+        longest_bytes: None,
+        no_choice: None,
         next_hops: Vec::new(),
         chosen: None,
         is_split: problem.is_none(),
@@ -226,4 +231,29 @@ fn flows_say_where_they_stand() {
         ..flow("long", "long")
     };
     assert!(said(&idle).contains("begins a new flow"));
+}
+
+#[test]
+fn classes_that_choose_are_said_to_and_none_is_placed_by_load() {
+    let rates = "lan = 'lan'\npolicy = 'share'\n[short]\ndevice = 'wan0'\nrate_mbit = 9\n\
+        [long]\ndevice = 'wan1'\nrate_mbit = 9\nbalance = 'tr'\n[steering]\nmode = 'mark'\n";
+    let config = Config::parse(rates, "test").unwrap();
+    let facts = || Facts {
+        flows: vec![flow("long", "short")],
+        ..facts()
+    };
+    let explanation = explained(&config, facts());
+    assert_eq!(
+        explanation.why,
+        "short flows and what is not split keep to the tunnels of their class, long flows choose by \
+         tr among the tunnels that are alive"
+    );
+    assert_eq!(explanation.flows[0].state, "long");
+    let changes = explanation.changes.join("\n");
+    assert!(!changes.contains("placed"), "{changes}");
+    assert!(!changes.contains("other class"), "{changes}");
+    // With one tunnel left they choose that.
+    let mut one_left = facts();
+    one_left.placement.long = splitter_steering::Egress::Short;
+    assert_eq!(explained(&config, one_left).verdict, Verdict::Split);
 }

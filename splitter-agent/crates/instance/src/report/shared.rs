@@ -206,6 +206,7 @@ mod tests {
                 class: "short".to_owned(),
                 tunnel: Egress::Short,
                 moves: [0; 3],
+                jitter: splitter_policy::histogram::Histogram::EMPTY,
             });
         });
         for turn in 0..30 {
@@ -226,7 +227,7 @@ mod tests {
         assert!(read.is_fresh());
         assert_eq!(read.moves.len(), MOVES);
         assert_eq!(read.classes[0].moves, [0, 0, 30]);
-        assert_eq!(read.refused, [0, 1, 0, 0, 0, 0]);
+        assert_eq!(read.refused, [0, 1, 0, 0, 0, 0, 0]);
         std::fs::write(directory.path().join("health.json"), "{").unwrap();
         assert!(Report::read(directory.path()).is_none());
     }

@@ -34,7 +34,7 @@ mod trace;
 
 pub use arrival::{Arrival, arrival};
 pub use found::{Exempt, RouteAudit, Unsplit, UnsplitReason};
-pub use trace::{RuleInUse, Trace, TracedPacket, trace};
+pub use trace::{NotTaken, RuleInUse, Trace, TracedPacket, trace};
 
 const TABLE_MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 

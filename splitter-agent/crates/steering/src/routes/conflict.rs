@@ -96,14 +96,10 @@ fn rule_conflict(message: &RuleMessage, config: &Config) -> Option<Conflict> {
         let problem = format!("it comes before our rules and selects what arrives at {lan}");
         return conflict(problem, remedy);
     }
-    let catches_mark = config.mark_bits().and_then(|bits| {
-        let marks = config.long_tunnel_marks();
-        let all = std::iter::once(config.marks.short).chain(marks);
-        let mut values = all.map(|mark| bits.of(mark.policy()));
-        values.find(|value| {
-            rule.mark
-                .is_some_and(|(mark, mask)| mark != 0 && value & mask == mark)
-        })
+    let catches_mark = rule.mark.filter(|(mark, _)| *mark != 0);
+    let catches_mark = catches_mark.and_then(|(mark, mask)| {
+        let mut values = kernel_marks(config).into_iter();
+        values.find(|value| value & mask == mark)
     });
     if let Some(value) = catches_mark.filter(|_| rule.interface.is_none()) {
         let problem =
@@ -133,6 +129,20 @@ fn rule_conflict(message: &RuleMessage, config: &Config) -> Option<Conflict> {
     }
 }
 
+/// What split packets have in the splitter's bits of the kernel's mark: a class, a tunnel, or both.
+fn kernel_marks(config: &Config) -> Vec<u32> {
+    let marks = config.long_tunnel_marks();
+    let marks = std::iter::once(config.marks.short).chain(marks);
+    let of_classes: Vec<_> = match config.mark_bits() {
+        Some(bits) => marks.map(|mark| bits.of(mark.policy())).collect(),
+        None => vec![0],
+    };
+    let of_tunnels = [vec![0], config.tunnel_marks()].concat();
+    let all = of_tunnels.iter();
+    all.flat_map(|tunnel| of_classes.iter().map(move |class| class | tunnel))
+        .collect()
+}
+
 fn describe_route(message: &RouteMessage) -> String {
     let header = &message.header;
     let mut text = format!("{} route", command(family(header.address_family)));
@@ -155,5 +165,53 @@ fn describe_route(message: &RouteMessage) -> String {
     match header.protocol {
         RouteProtocol::Unspec => text,
         protocol => text + &format!(" proto {}", u8::from(protocol)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netlink_packet_route::rule::RuleAttribute;
+
+    #[test]
+    fn rule_in_front_that_selects_the_mark_of_a_tunnel_is_a_conflict() {
+        let conflict = |balance: &str, mode: &str, mark, mask| {
+            let text = format!(
+                "lan = 'l'\n{balance}\n[short]\ndevice = 'a'\n[long]\ndevice = 'b'\n[steering]\nmode = '{mode}'\n"
+            );
+            let config = Config::parse(&text, "t").expect("it is whole");
+            let mut rule = RuleMessage::default();
+            rule.attributes = vec![
+                RuleAttribute::Priority(900),
+                RuleAttribute::FwMark(mark),
+                RuleAttribute::FwMask(mask),
+            ];
+            rule_conflict(&rule, &config).map(|it| it.problem)
+        };
+        let selects = |value: &str| {
+            Some(format!(
+                "it comes before our rules and selects our mark {value} of the kernel's"
+            ))
+        };
+        let balance = "balance = 'rps'";
+        // The first tunnel's, alone or with the class of long flows.
+        assert_eq!(conflict(balance, "dscp", 0x80, 0xf80), selects("0x80"));
+        assert_eq!(conflict(balance, "mark", 0x84, 0xfff), selects("0x84"));
+        assert_eq!(conflict(balance, "mark", 0x4, 0xfff), selects("0x4"));
+        assert_eq!(conflict("", "mark", 0x4, 0xff), selects("0x4"));
+        // There are two tunnels, and no class in the mark beside the DSCP.
+        for (balance, mode, mark) in [
+            (balance, "dscp", 0x180),
+            (balance, "dscp", 0x84),
+            (balance, "mark", 0x180),
+            ("", "dscp", 0x80),
+            ("", "mark", 0x80),
+        ] {
+            assert_eq!(
+                conflict(balance, mode, mark, 0xfff),
+                None,
+                "{balance} {mode}"
+            );
+        }
     }
 }

@@ -52,6 +52,20 @@ pub enum Selector {
     Dscp(Dscp),
     /// Those whose bits under the kernel's mask are these.
     Tos(u8),
+    /// Exactly this one, of packets whose fwmark has none of these bits.
+    DscpUnmarked {
+        /// The DSCP.
+        dscp: Dscp,
+        /// Those bits.
+        unmarked: u32,
+    },
+    /// By the legacy bits, of packets whose fwmark has none of these.
+    TosUnmarked {
+        /// The legacy bits.
+        tos: u8,
+        /// Those bits.
+        unmarked: u32,
+    },
     /// Matches packets whose fwmark has these bits under the mask.
     Mark {
         /// The bits.
@@ -65,6 +79,15 @@ impl Selector {
     /// The same, of packets whose fwmark has none of these bits besides.
     pub(super) const fn with_none_of(self, others: u32) -> Self {
         match self {
+            _ if others == 0 => self,
+            Self::Dscp(dscp) => Self::DscpUnmarked {
+                dscp,
+                unmarked: others,
+            },
+            Self::Tos(tos) => Self::TosUnmarked {
+                tos,
+                unmarked: others,
+            },
             Self::Mark { value, mask } => Self::Mark {
                 value,
                 mask: mask | others,
@@ -133,6 +156,12 @@ impl fmt::Display for Rule {
             Selector::Any => {}
             Selector::Dscp(dscp) => write!(f, " dscp {dscp}")?,
             Selector::Tos(tos) => write!(f, " tos {tos:#04x}")?,
+            Selector::DscpUnmarked { dscp, unmarked } => {
+                write!(f, " dscp {dscp} fwmark 0/{unmarked:#x}")?;
+            }
+            Selector::TosUnmarked { tos, unmarked } => {
+                write!(f, " tos {tos:#04x} fwmark 0/{unmarked:#x}")?;
+            }
             Selector::Mark { value, mask } => write!(f, " fwmark {value:#x}/{mask:#x}")?,
         }
         match self.table {

@@ -42,16 +42,19 @@ impl Rule {
         message.attributes.extend(table.map(RuleAttribute::Table));
         match self.selector {
             Selector::Any => {}
-            Selector::Tos(tos) => message.header.tos = tos,
-            Selector::Mark { value, mask } => message
-                .attributes
-                .extend([RuleAttribute::FwMark(value), RuleAttribute::FwMask(mask)]),
-            Selector::Dscp(dscp) => message
-                .attributes
-                .push(RuleAttribute::Other(DefaultNla::new(
-                    FRA_DSCP,
-                    vec![dscp.get()],
-                ))),
+            Selector::Tos(tos) | Selector::TosUnmarked { tos, .. } => message.header.tos = tos,
+            Selector::Mark { value, .. } => message.attributes.push(RuleAttribute::FwMark(value)),
+            Selector::Dscp(dscp) | Selector::DscpUnmarked { dscp, .. } => {
+                let dscp = DefaultNla::new(FRA_DSCP, vec![dscp.get()]);
+                message.attributes.push(RuleAttribute::Other(dscp));
+            }
+        }
+        // Without a mark under it, it is one of 0.
+        if let Selector::Mark { mask, .. }
+        | Selector::DscpUnmarked { unmarked: mask, .. }
+        | Selector::TosUnmarked { unmarked: mask, .. } = self.selector
+        {
+            message.attributes.push(RuleAttribute::FwMask(mask));
         }
         let suppressed = self.suppressed.map(u32::from);
         message
@@ -82,6 +85,11 @@ impl Rule {
                 mask: rule.mask.unwrap_or(u32::MAX),
             },
             _ => return None,
+        };
+        let selector = match (selector, rule.mask) {
+            (Selector::Any, Some(_)) => return None,
+            (Selector::Mark { .. }, _) | (_, None) => selector,
+            (of_class, Some(mask)) => of_class.with_none_of(mask),
         };
         Some(Self {
             family: family(header.family)?,

@@ -65,7 +65,8 @@ fn of_family(config: &Config, family: Family) -> Option<Hindrance> {
             ),
         });
     }
-    if !config.families().any(|it| it == family) {
+    // With `balance` the programs spread them.
+    if config.balancers().is_some() || !config.families().any(|it| it == family) {
         return None;
     }
     let setting = |name: &str| {

@@ -6,6 +6,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_route::route::RouteHeader;
 use splitter_config::{Config, Dscp, DscpMatch, TableId, Tunnel};
 use splitter_netlink::{Family, InterfaceName, Interfaces, NoSuchInterface};
+use splitter_policy::flow::Class;
 use splitter_policy::fwmark::MarkBits;
 
 use super::destinations::Destinations;
@@ -150,6 +151,22 @@ pub fn tunnels_of<'c>(
     tunnels
         .filter(|it| placement.uses(role, &it.device))
         .collect()
+}
+
+/// The tunnels that packets of a class may leave by, in the order of the configuration: where they choose among
+/// all that are used, else those that carry the class.
+pub fn tunnels_open_to<'c>(
+    config: &'c Config,
+    placement: &Placement,
+    class: Class,
+) -> Vec<&'c Tunnel> {
+    if !config.balancers().is_some_and(|it| it.roam(class)) {
+        return tunnels_of(config, placement, placement.of(class));
+    }
+    let used = config
+        .tunnels()
+        .filter(|(role, it)| placement.uses(*role, &it.device));
+    used.map(|(_, it)| it).collect()
 }
 
 /// How rules will match the mark: what [`DscpMatch`] came to on this kernel.

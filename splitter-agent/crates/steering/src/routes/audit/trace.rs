@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use netlink_packet_route::IpProtocol;
 use serde::Serialize;
-use splitter_config::{Config, Dscp};
+use splitter_config::{Balance, Config, Dscp};
 use splitter_netlink::{Family, InterfaceName, Interfaces, Netlink, NetlinkError};
 use splitter_policy::flow::{Class, TunnelRole};
 
@@ -19,7 +19,7 @@ use crate::routes::item::NextHop;
 use crate::routes::probe::{Answer, Carried, Hop, Question, ask, chosen_device};
 use crate::routes::snapshot;
 use crate::routes::verify::site_address;
-use crate::routes::wanted::tunnels_of;
+use crate::routes::wanted::{tunnels_of, tunnels_open_to};
 use crate::{Placement, Placements};
 
 /// A packet of the site that would come in by an interface.
@@ -58,6 +58,17 @@ pub struct Trace {
     pub table: Option<String>,
     /// The prefix of that route.
     pub prefix: Option<IpNet>,
+    /// How packets of its class choose among `tunnels`, each by itself; null where they do not. Rule and route are then
+    /// those of a packet whose tunnel has no route.
+    pub balance: Option<Balance>,
+    /// The devices of the tunnels that such packets choose among now.
+    pub tunnels: Vec<String>,
+    /// Further tunnels of its class, that no packet is put into by choice.
+    pub not_taken: Vec<NotTaken>,
+    /// The longest packet that chooses, in bytes; null where all do, or none does.
+    pub longest_bytes: Option<u32>,
+    /// Why none of its packets chooses, where the class does by the configuration.
+    pub no_choice: Option<String>,
     /// Where it goes next; several where the kernel spreads flows.
     pub next_hops: Vec<NextHop>,
     /// The one of several devices that the kernel's hash takes for this flow, where all of it is known.
@@ -72,6 +83,41 @@ pub struct Trace {
     pub problem: Option<String>,
     /// What to do.
     pub remedy: Option<String>,
+}
+
+impl Trace {
+    /// Says how packets of its class choose, or that none does; nothing where that is not asked for.
+    #[must_use]
+    pub fn choice_in_words(&self) -> Option<String> {
+        if let Some(reason) = &self.no_choice {
+            return Some(format!("no choice: {reason}"));
+        }
+        let (balance, among) = (self.balance?, self.tunnels.join(", "));
+        let among = match among.is_empty() {
+            true => "no tunnel",
+            false => &among,
+        };
+        Some(match self.longest_bytes {
+            Some(longest) => format!(
+                "choice by {balance} among {among}, each packet of at most {longest} bytes that is redirected; \
+                 what is not goes by:"
+            ),
+            None => {
+                format!(
+                    "choice by {balance} among {among}, each packet; what has no route there goes by:"
+                )
+            }
+        })
+    }
+}
+
+/// A tunnel that packets do not get into by choice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotTaken {
+    /// Its device.
+    pub device: String,
+    /// Why, in words.
+    pub why: String,
 }
 
 /// A rule of the kernel, whoever made it.
@@ -153,7 +199,8 @@ pub async fn trace(
 /// The queue classes and tunnels that packets are marked with.
 fn marks_in_use(config: &Config) -> Vec<(Class, TunnelRole)> {
     use {Class::Long as LongClass, Class::Short as ShortClass};
-    match config.is_shared() {
+    // Where packets choose no flow is placed by load.
+    match config.is_shared() && config.balancers().is_none() {
         false => vec![
             (ShortClass, TunnelRole::Short),
             (LongClass, TunnelRole::Long),
@@ -216,7 +263,12 @@ impl Tracer<'_> {
         let packet = self.forwarded(mark);
         let found = answer.as_ref().ok().filter(|it| !it.is_dropping);
         let rule = found.and_then(|it| self.judge.deciding_rule(&packet, it));
-        let chosen = match found {
+        let balance = self.config.balancers().map(|it| it.of(class));
+        let among = match balance {
+            Some(_) => tunnels_open_to(self.site, self.placement, class),
+            None => Vec::new(),
+        };
+        let chosen = match found.filter(|_| balance.is_none()) {
             Some(found) => self.chosen(found, question).await?,
             None => None,
         };
@@ -239,6 +291,11 @@ impl Tracer<'_> {
             rule,
             table,
             prefix: prefix.map(|it| it.trunc()),
+            balance,
+            tunnels: among.iter().map(|it| it.device.to_string()).collect(),
+            not_taken: Vec::new(),
+            longest_bytes: None,
+            no_choice: None,
             next_hops,
             chosen,
             is_split: reason.is_none(),
