@@ -81,17 +81,30 @@ def retry():
     return datagram + xxh3_64_digest(datagram)
 
 
+def varint(number):
+    """An integer of variable length (RFC 9000 section 16)."""
+    for prefix, length in enumerate((1, 2, 4, 8)):
+        if number < 1 << 8 * length - 2:
+            return (prefix << 8 * length - 2 | number).to_bytes(length, "big")
+    raise ValueError(number)
+
+
+def report(path, received, highest, delay_us, capable, marked):
+    """How a path fares: counts, the delay, and how many came as capable of ECN, and as marked."""
+    start = struct.pack(">HIII", path, received, highest, delay_us)
+    return start + (b"\x01" + varint(capable) + varint(marked) if capable else b"\x00")
+
+
 def stop(outcome, needed, spread_us, reports):
     """The body of a Stop: asker, message, outcome, echo, symbols needed, spread, reports."""
     body = struct.pack(">QQB", INITIATOR_CONVERSATION, MESSAGE, outcome)
     body += struct.pack(">HII", PATH, SENT_US, HOLD_US) + struct.pack(">HI", needed, spread_us)
-    return body + b"".join(struct.pack(">HIII", *report) for report in reports)
+    return body + b"".join(reports)
 
 
 def after_the_handshake(to_responder, to_initiator):
     """A message's end, and one that its sender gives up, under the keys of an association."""
-    report = (PATH, 7, 6, 0x81828384)
-    delivered = stop(DELIVERED, 3, 1_234, [report])
+    delivered = stop(DELIVERED, 3, 1_234, [report(PATH, 7, 6, 0x81828384, 5, 2)])
     cancel = struct.pack(">Q", MESSAGE) + bytes(40)
     return {
         "stop": sealed(to_initiator, header(STOP, DATA, INITIATOR_INDEX, 1), 1, delivered),

@@ -108,12 +108,7 @@ pub(crate) fn build(project: &Project, target: &str, out: &Path) -> Result<Vec<S
         .args(["fetch", "--locked", "--target", target])
         .current_dir(&project.root)
         .run()?;
-    let (compiler, packages) = c_compiler(target);
-    if !has_headers(compiler) {
-        bail!(
-            "compiling ring for {target} takes {compiler} and headers of a C library; install {packages}"
-        );
-    }
+    let compiler = c_compiler_of(target)?;
     let linker = format!(
         "CARGO_TARGET_{}_LINKER",
         target.to_uppercase().replace('-', "_")
@@ -168,6 +163,17 @@ fn c_compiler(target: &str) -> (&'static str, &'static str) {
         ),
         false => ("musl-gcc", "musl-tools"),
     }
+}
+
+/// Finds what compiles the C of ring, with headers.
+pub(crate) fn c_compiler_of(target: &str) -> Result<&'static str> {
+    let (compiler, packages) = c_compiler(target);
+    if !has_headers(compiler) {
+        bail!(
+            "compiling ring for {target} takes {compiler} and headers of a C library; install {packages}"
+        );
+    }
+    Ok(compiler)
 }
 
 /// Whether a compiler is there with headers, which a cross compiler's package does not bring by itself.

@@ -19,6 +19,9 @@ use crate::namespace::{Namespace, NamespaceError};
 /// Names the file that skipped tests are written to, a line each.
 pub const SKIPS_VARIABLE: &str = "FLOW_TEST_SKIPS";
 
+/// The browser without a screen that tests and experiments run.
+pub const BROWSER: &str = "chromium-headless-shell";
+
 /// Something outside of this program that it cannot do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requirement {
@@ -203,7 +206,7 @@ fn package_of(program: &str) -> Option<&'static str> {
         "nft" => Some("Debian package nftables"),
         "ethtool" => Some("Debian package ethtool"),
         "iperf3" => Some("Debian package iperf3"),
-        "chromium-headless-shell" => Some("Debian package chromium-headless-shell"),
+        BROWSER => Some("Debian package chromium-headless-shell"),
         // With what makes virtual environments, which Debian has apart.
         "python3" => Some("Debian package python3-venv"),
         "cc" => Some("Debian package gcc"),

@@ -60,6 +60,15 @@ pub struct Transfer {
     pub bytes: u32,
 }
 
+/// Records how long the parts of a transfer took, from the call of `connect`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timed {
+    /// Until the connection was there, or nothing when it had not come about at the end.
+    pub connected: Option<Duration>,
+    /// Until the last byte was at the receiver, or nothing when it had not finished at the end.
+    pub completion: Option<Duration>,
+}
+
 /// Why traffic could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -136,16 +145,16 @@ pub fn run_between(
         cancel,
         observer,
     )?;
-    let outcome = |(flow, completion): (&Flow, _)| Outcome {
+    let outcome = |(flow, timed): (&Flow, Timed)| Outcome {
         class: flow.class,
         at: flow.at,
-        completion,
+        completion: timed.completion,
     };
     Ok(flows.iter().zip(completions).map(outcome).collect())
 }
 
 /// Runs `transfers`, which are ordered by time and name hosts by their place in `hosts`, like [`run`]. `length` is
-/// when no more of them start. Returns how long each took, or nothing where it had not finished.
+/// when no more of them start. Returns how long each took.
 ///
 /// # Errors
 /// As [`run`].
@@ -156,7 +165,7 @@ pub fn run_transfers(
     drain: Duration,
     cancel: &CancellationToken,
     observer: &mut dyn FnMut(Duration),
-) -> Result<Vec<Option<Duration>>, TrafficError> {
+) -> Result<Vec<Timed>, TrafficError> {
     let record = Arc::new(Record::new(transfers.len()));
     let stop = cancel.child_token();
     // However this function is left, the threads end.
@@ -210,6 +219,7 @@ struct Record {
 #[derive(Debug, Default)]
 struct Marks {
     started_ns: AtomicU64,
+    connected_ns: AtomicU64,
     finished_ns: AtomicU64,
     settled: AtomicBool,
 }
@@ -226,6 +236,12 @@ impl Record {
     fn start(&self, flow: usize) {
         self.marks[flow]
             .started_ns
+            .store(self.now_ns(), Ordering::Relaxed);
+    }
+
+    fn connect(&self, flow: usize) {
+        self.marks[flow]
+            .connected_ns
             .store(self.now_ns(), Ordering::Relaxed);
     }
 
@@ -248,13 +264,19 @@ impl Record {
         u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX).max(1)
     }
 
-    fn completions(&self) -> Vec<Option<Duration>> {
-        let completion = |marks: &Marks| {
+    fn completions(&self) -> Vec<Timed> {
+        let timed = |marks: &Marks| {
             let started = marks.started_ns.load(Ordering::Relaxed);
-            let finished = marks.finished_ns.load(Ordering::Relaxed);
-            (finished > 0).then(|| Duration::from_nanos(finished.saturating_sub(started)))
+            let since = |mark: &AtomicU64| {
+                let at = mark.load(Ordering::Relaxed);
+                (at > 0).then(|| Duration::from_nanos(at.saturating_sub(started)))
+            };
+            Timed {
+                connected: since(&marks.connected_ns),
+                completion: since(&marks.finished_ns),
+            }
         };
-        self.marks.iter().map(completion).collect()
+        self.marks.iter().map(timed).collect()
     }
 }
 

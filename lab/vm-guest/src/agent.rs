@@ -199,11 +199,11 @@ fn packets_of_class(status: &Value, class: &str) -> u64 {
         .sum()
 }
 
-/// Flows are noted at both ends of the router, by whatever hook this kernel has; and nothing is left.
+/// Flows and packets are noted at both ends of the router, by whatever hook this kernel has; and nothing is left.
 fn tap(network: &Network) -> Result<Vec<&'static str>> {
     let egress = format!("{}:egress", CABLES[0].device);
     let mut command = Command::new(SPLITTER);
-    command.args(["tap", "--json", LAN, &egress]);
+    command.args(["tap", "--json", "--packets", "1", LAN, &egress]);
     let (child, _log) = start(command, "noting flows")?;
     let mut connection = network.connect()?;
     connection.send(5, Duration::ZERO)?;
@@ -227,6 +227,12 @@ fn tap(network: &Network) -> Result<Vec<&'static str>> {
     ensure!(
         seen == Some(2),
         "the flow was not seen at both points: {flow}"
+    );
+    let matched = reported["delays"]["matched"].as_u64();
+    ensure!(
+        matched > Some(0),
+        "no packet was timed at both points: {}",
+        reported["delays"]
     );
     // One that was there before would stay; this kernel has none.
     let qdiscs = count_clsact()?;

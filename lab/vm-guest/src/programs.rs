@@ -20,17 +20,38 @@ static BALANCERS: &[u8] = aya::include_bytes_aligned!("../../../benches/bpf/bala
 /// No table needs more here, and a machine has little memory.
 const TABLE_SIZE: u32 = 1024;
 
-/// The program for `balance`, and the global by which it knows the balancer.
-const BALANCED: &str = "mark_balanced";
-const BALANCER: &str = "BALANCER";
-/// Those besides the one that it has as it lies in the object.
-const OTHER_BALANCERS: [(&str, BalancerNumber); 6] = [
-    ("mark_balanced, ecmp", BalancerNumber::ECMP),
-    ("mark_balanced, rps", BalancerNumber::RPS),
-    ("mark_balanced, drb", BalancerNumber::DRB),
-    ("mark_balanced, presto", BalancerNumber::PRESTO),
-    ("mark_balanced, letflow", BalancerNumber::LETFLOW),
-    ("mark_balanced, tr-paper", BalancerNumber::TR_PAPER),
+/// The globals by which the programs for `balance` know the balancers of short flows and of long ones.
+const BALANCERS_OF_CLASSES: [&str; 2] = ["BALANCER", "LONG_BALANCER"];
+/// Those besides the one that they have for both as they lie in the object, behind the name of the program.
+const OTHER_BALANCERS: [(&str, [BalancerNumber; 2]); 13] = [
+    ("mark_balanced, ecmp", [BalancerNumber::ECMP; 2]),
+    ("mark_balanced, rps", [BalancerNumber::RPS; 2]),
+    ("mark_balanced, drb", [BalancerNumber::DRB; 2]),
+    ("mark_balanced, presto", [BalancerNumber::PRESTO; 2]),
+    ("mark_balanced, letflow", [BalancerNumber::LETFLOW; 2]),
+    ("mark_balanced, tr-paper", [BalancerNumber::TR_PAPER; 2]),
+    (
+        "mark_balanced, placement and tr",
+        [BalancerNumber::PLACEMENT, BalancerNumber::TR],
+    ),
+    (
+        "mark_balanced, tr and placement",
+        [BalancerNumber::TR, BalancerNumber::PLACEMENT],
+    ),
+    (
+        "mark_balanced, tr and letflow",
+        [BalancerNumber::TR, BalancerNumber::LETFLOW],
+    ),
+    (
+        "split_balanced, placement and tr",
+        [BalancerNumber::PLACEMENT, BalancerNumber::TR],
+    ),
+    ("redir_balanced, rps", [BalancerNumber::RPS; 2]),
+    ("redir_balanced, tr-paper", [BalancerNumber::TR_PAPER; 2]),
+    (
+        "redir_balanced, placement and tr",
+        [BalancerNumber::PLACEMENT, BalancerNumber::TR],
+    ),
 ];
 
 /// How the verifier says that a program and what it calls need too much stack.
@@ -53,16 +74,17 @@ pub(crate) fn try_all(network: &Network, report: impl Fn(Row)) -> Result<()> {
             report(try_one(network, name, program_name, program));
         }
     }
-    for (name, balancer) in OTHER_BALANCERS {
-        let mut ebpf = load(splitter.bytes(), Some(balancer)).context(name)?;
-        let program = ebpf.program_mut(BALANCED).context("it is in the object")?;
+    for (name, balancers) in OTHER_BALANCERS {
+        let mut ebpf = load(splitter.bytes(), Some(balancers)).context(name)?;
+        let program = name.split(',').next().unwrap_or(name);
+        let program = ebpf.program_mut(program).context("it is in the object")?;
         report(try_one(network, "splitter.o", name, program));
     }
     Ok(())
 }
 
 /// With small tables, whatever they are called.
-fn load(object: &[u8], balancer: Option<BalancerNumber>) -> Result<Ebpf> {
+fn load(object: &[u8], balancers: Option<[BalancerNumber; 2]>) -> Result<Ebpf> {
     let parsed = aya_obj::Object::parse(object)?;
     let mut loader = EbpfLoader::new();
     for (name, map) in &parsed.maps {
@@ -70,8 +92,11 @@ fn load(object: &[u8], balancer: Option<BalancerNumber>) -> Result<Ebpf> {
             loader.map_max_entries(name, TABLE_SIZE);
         }
     }
-    if let Some(BalancerNumber(balancer)) = &balancer {
-        loader.override_global(BALANCER, balancer, true);
+    for (name, BalancerNumber(balancer)) in BALANCERS_OF_CLASSES
+        .into_iter()
+        .zip(balancers.iter().flatten())
+    {
+        loader.override_global(name, balancer, true);
     }
     Ok(loader.load(object)?)
 }

@@ -293,7 +293,7 @@ const OBJECTS: &[Object] = &[
     Object {
         program: "yardstick",
         profile: "release",
-        feature: None,
+        feature: Some("shifted-clock"),
         committed: "benches/bpf/yardstick.o",
     },
     Object {

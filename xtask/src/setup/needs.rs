@@ -206,7 +206,7 @@ pub(crate) static NEEDS: &[Need] = &[
         TEST,
         "chromium-headless-shell",
         &["chromium-headless-shell"],
-        "a browser without a screen, to see the status page and a receiver in WebAssembly",
+        "a browser without a screen, to see the status page and a receiver in WebAssembly, and to load pages through the splitter",
     ),
     program(
         TEST,
@@ -251,6 +251,12 @@ pub(crate) static NEEDS: &[Need] = &[
         "qemu-aarch64-static",
         &["qemu-user-static"],
         "runs tests and packaged programs of another processor",
+    ),
+    program(
+        TEST,
+        "aarch64-linux-gnu-gcc",
+        &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"],
+        "compiles ring's C for tests on another processor",
     ),
     program(
         TEST,

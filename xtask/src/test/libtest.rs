@@ -24,6 +24,8 @@ pub(super) struct Tally {
     pub(super) timed: usize,
     /// Tests whose claim about real time was not decided, and why; neither passed nor skipped.
     pub(super) undecided: Vec<(String, String)>,
+    /// Tests that failed beside others and passed alone, with what they had said last.
+    pub(super) flaky: Vec<(String, Vec<String>)>,
 }
 
 impl Tally {
@@ -79,6 +81,7 @@ impl Tally {
         self.passed_tests.extend(other.passed_tests);
         self.timed += other.timed;
         self.undecided.extend(other.undecided);
+        self.flaky.extend(other.flaky);
     }
 
     /// Tests that returned without having run, and are to run later.
@@ -87,6 +90,19 @@ impl Tally {
         for test in tests {
             self.passed_tests.remove(test);
         }
+    }
+
+    /// A test that failed, and has passed since.
+    pub(super) fn excuse(&mut self, test: &str) {
+        let Some(at) = self.failures.iter().position(|it| it == test) else {
+            return;
+        };
+        self.failures.remove(at);
+        self.failed = self.failed.saturating_sub(1);
+        self.passed += 1;
+        self.passed_tests.insert(test.to_owned());
+        let words = self.last_words.remove(test).unwrap_or_default();
+        self.flaky.push((test.to_owned(), words));
     }
 
     /// Tests that skipped themselves: to the harness they have passed.

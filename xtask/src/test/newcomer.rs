@@ -9,22 +9,14 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::libtest::Tally;
+use super::{libtest::Tally, packages};
 use crate::{
     command::{self, Run},
     project::{Project, find_program},
 };
 
-/// The packages that an application may come to need, with those that they need themselves.
-const PACKAGES: [&str; 7] = [
-    "cloudburst-code",
-    "cloudburst-congestion",
-    LIBRARY,
-    C_INTERFACE,
-    "cloudburst-proto",
-    "cloudburst-security",
-    "cloudburst-wire",
-];
+/// The packages that an application may come to name; what they need themselves comes with them.
+const PACKAGES: [&str; 3] = [LIBRARY, C_INTERFACE, "cloudburst-proto"];
 const LIBRARY: &str = "cloudburst-fec";
 const C_INTERFACE: &str = "cloudburst-ffi";
 
@@ -37,7 +29,7 @@ const EXAMPLES: [(&str, &str); 9] = [
     ("ping", "4: "),
     ("records", "records, the first is"),
     ("request_response", "burst: many at once"),
-    ("telemetry", "readings"),
+    ("telemetry", "32 sensors, "),
     ("two_interfaces", "Good"),
     ("virtual_ip", "after:  this is backup"),
 ];
@@ -150,6 +142,7 @@ impl Newcomer {
 
     /// Packs the packages and adds their archives to the registry.
     fn publish(&self, project: &Project) -> Result<()> {
+        let packages = packages::with_what_they_need(project, &PACKAGES)?;
         command::cargo()
             .args([
                 "package",
@@ -158,11 +151,11 @@ impl Newcomer {
                 "--locked",
                 "--allow-dirty",
             ])
-            .args(PACKAGES.map(|name| format!("--package={name}")))
+            .args(packages.iter().map(|name| format!("--package={name}")))
             .env("CARGO_TARGET_DIR", &self.target)
             .current_dir(&project.root)
             .run()?;
-        for package in PACKAGES {
+        for package in &packages {
             let unpacked = self.unpack(package, &self.registry)?;
             // Of the archive alone: lock files in other archives name it.
             let sum = Run::new("sha256sum").arg(self.archive(package)).read()?;
@@ -197,7 +190,14 @@ impl Newcomer {
             .env_remove("RUSTFLAGS")
     }
 
-    /// A new program that has added the library and these packages with these features.
+    /// What the library's package says of itself.
+    fn page(&self) -> Result<String> {
+        let page = self.unpack(LIBRARY, &self.home)?.join("README.md");
+        fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))
+    }
+
+    /// A new program that has added the library, what that says to put into the manifest, and these packages with
+    /// these features.
     fn program(&self, name: &str, others: &[[&str; 2]]) -> Result<PathBuf> {
         self.cargo(&self.home)
             .args(["new", "--quiet", "--vcs=none", name])
@@ -208,13 +208,17 @@ impl Newcomer {
         for [package, features] in others {
             add().args([package, "--features", features]).run()?;
         }
+        let manifest = directory.join("Cargo.toml");
+        let written = fs::read_to_string(&manifest)?;
+        let page = self.page()?;
+        let advised = between(&page, "```toml\n", "```")?;
+        fs::write(&manifest, format!("{written}\n{advised}"))?;
         Ok(directory)
     }
 
     /// As the package's README says: the command that adds tokio, and the program after it.
     fn readme(&self) -> Result<()> {
-        let readme = self.unpack(LIBRARY, &self.home)?.join("README.md");
-        let readme = fs::read_to_string(readme)?;
+        let readme = self.page()?;
         let tokio = between(&readme, "`cargo add tokio --features ", "`")?;
         let program = between(&readme, "```rust\n", "```")?;
         let directory = self.program("first-message", &[["tokio", tokio]])?;

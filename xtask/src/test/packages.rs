@@ -152,17 +152,17 @@ fn check(
 
 /// Names of the workspace's packages that are to be published.
 fn published(project: &Project) -> Result<Vec<String>> {
-    let metadata = command::cargo()
-        .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
-        .current_dir(&project.root);
-    let metadata: Metadata = serde_json::from_str(&metadata.read()?)
-        .context("cannot read the output of `cargo metadata`")?;
     // `publish = false` is an empty list of registries.
-    let packages = metadata.packages.into_iter();
+    let packages = Metadata::of(project)?.packages.into_iter();
     Ok(packages
         .filter(|package| package.publish.as_ref().is_none_or(|list| !list.is_empty()))
         .map(|package| package.name)
         .collect())
+}
+
+/// Names of these packages, and of all in the workspace that they are built from.
+pub(super) fn with_what_they_need(project: &Project, names: &[&str]) -> Result<BTreeSet<String>> {
+    Ok(Metadata::of(project)?.closure(names))
 }
 
 #[derive(Deserialize)]
@@ -174,4 +174,72 @@ struct Metadata {
 struct Package {
     name: String,
     publish: Option<Vec<String>>,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    /// `dev` or `build`; nothing for what the package itself is built from.
+    kind: Option<String>,
+    /// Where it lies, if that is in this workspace.
+    path: Option<PathBuf>,
+}
+
+impl Metadata {
+    fn of(project: &Project) -> Result<Self> {
+        let metadata = command::cargo()
+            .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
+            .current_dir(&project.root);
+        serde_json::from_str(&metadata.read()?)
+            .context("cannot read the output of `cargo metadata`")
+    }
+
+    fn closure(&self, names: &[&str]) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        let mut open: Vec<&str> = names.to_vec();
+        while let Some(name) = open.pop() {
+            if !found.insert(name.to_owned()) {
+                continue;
+            }
+            let package = self.packages.iter().find(|it| it.name == name);
+            let needed = package.into_iter().flat_map(|it| &it.dependencies);
+            open.extend(
+                needed
+                    .filter(|it| it.path.is_some() && it.kind.as_deref() != Some("dev"))
+                    .map(|it| it.name.as_str()),
+            );
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_come_with_all_of_the_workspace_that_they_are_built_from() {
+        let package = |name: &str, needs: &[(&str, Option<&str>)]| {
+            let needs = needs.iter().map(
+                |(name, kind)| serde_json::json!({ "name": name, "kind": kind, "path": "/here" }),
+            );
+            let fetched = serde_json::json!({ "name": "tokio", "kind": null, "path": null });
+            let dependencies: Vec<_> = needs.chain([fetched]).collect();
+            serde_json::json!({ "name": name, "publish": null, "dependencies": dependencies })
+        };
+        let packages = [
+            package("library", &[("protocol", None), ("testbed", Some("dev"))]),
+            package("protocol", &[("balance", None), ("codes", Some("build"))]),
+            package("balance", &[]),
+            package("codes", &[]),
+            package("testbed", &[]),
+            package("other", &[("library", None)]),
+        ];
+        let metadata = serde_json::json!({ "packages": packages });
+        let metadata: Metadata = serde_json::from_value(metadata).unwrap();
+        let found = metadata.closure(&["library"]);
+        let found: Vec<&str> = found.iter().map(String::as_str).collect();
+        assert_eq!(found, ["balance", "codes", "library", "protocol"]);
+    }
 }

@@ -53,10 +53,12 @@ struct Profile {
     test: bool,
 }
 
-/// Builds the workspace's tests.
-pub(super) fn build(project: &Project) -> Result<Vec<Program>> {
+/// Builds the workspace's tests, or the integration tests of this name. These have the features that all tests
+/// are built with, and are not built again with those.
+pub(super) fn build(project: &Project, name: Option<&str>) -> Result<Vec<Program>> {
     let mut cargo = command::cargo()
         .args(["test", "--workspace", "--locked", "--no-run"])
+        .args(name.iter().flat_map(|name| ["--test", name]))
         .arg("--message-format=json-render-diagnostics")
         .current_dir(&project.root);
     let mut programs = Vec::new();

@@ -52,6 +52,9 @@ pub(super) struct StepResult {
     /// Tests whose claims were not decided, with their reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     undecided: Vec<(String, String)>,
+    /// Tests that failed beside others and passed alone, with what they had said last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    flaky: Vec<(String, Vec<String>)>,
 }
 
 impl StepResult {
@@ -66,6 +69,7 @@ impl StepResult {
                 .collect(),
             timed: tally.timed,
             undecided: tally.undecided.clone(),
+            flaky: tally.flaky.clone(),
         }
     }
 
@@ -76,6 +80,7 @@ impl StepResult {
         let mut tally = Tally::earlier(self.passed, skips.collect());
         tally.timed = self.timed;
         tally.undecided.clone_from(&self.undecided);
+        tally.flaky.clone_from(&self.flaky);
         tally
     }
 }
@@ -189,6 +194,7 @@ mod tests {
             skipped: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
             timed: 0,
             undecided: Vec::new(),
+            flaky: Vec::new(),
         }
     }
 

@@ -54,15 +54,8 @@ impl Session {
                 println!("  {}: {}", skip.test, skip.reason);
             }
         }
-        if !self.total.failures.is_empty() {
-            println!("\nFailed:");
-            for failure in &self.total.failures {
-                println!("  {failure}");
-                for line in self.total.last_words.get(failure).into_iter().flatten() {
-                    println!("      {line}");
-                }
-            }
-        }
+        self.print_flaky();
+        self.print_failures();
         self.print_undecided();
         println!("\n{} tests and checks were run.", self.total.run());
         println!(
@@ -70,6 +63,7 @@ impl Session {
             self.total.timed,
             self.total.undecided.len()
         );
+        println!("{} flaky", self.total.flaky.len());
         println!("{}", self.total);
         if self.total.failed() > 0 {
             ExitCode::FAILURE
@@ -80,6 +74,25 @@ impl Session {
 }
 
 impl Session {
+    fn print_failures(&self) {
+        if !self.total.failures.is_empty() {
+            println!("\nFailed:");
+            for failure in &self.total.failures {
+                let words = self.total.last_words.get(failure);
+                print_test(failure, words.map_or(&[], Vec::as_slice));
+            }
+        }
+    }
+
+    fn print_flaky(&self) {
+        if !self.total.flaky.is_empty() {
+            println!("\nFlaky, failed beside others and passed alone:");
+            for (test, words) in &self.total.flaky {
+                print_test(test, words);
+            }
+        }
+    }
+
     fn print_undecided(&self) {
         if !self.total.undecided.is_empty() {
             println!("\nNot decided, for the machine was not there all the time:");
@@ -87,6 +100,14 @@ impl Session {
                 println!("  {test}: {reason}");
             }
         }
+    }
+}
+
+/// A test, and what it said last.
+fn print_test(name: &str, words: &[String]) {
+    println!("  {name}");
+    for line in words {
+        println!("      {line}");
     }
 }
 

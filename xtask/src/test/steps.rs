@@ -33,108 +33,97 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
     let mut steps = vec![
         step("setup", "setup", install),
         formatting(project),
+        of_project(
+            project,
+            "header",
+            "the header for C is what the source makes",
+            check_header,
+        ),
+        of_project(
+            project,
+            "vectors",
+            "test vectors are those of another implementation",
+            vectors::check,
+        ),
+        of_project(
+            project,
+            "deny",
+            "dependencies' licences, bans and sources",
+            dependencies::check,
+        ),
         lints(project),
         lints_without_std(project),
+        of_project(
+            project,
+            "ebpf",
+            "kernel programs are what the source makes",
+            check_ebpf,
+        ),
+        of_project(
+            project,
+            "rules",
+            "rules of the workspace",
+            workspace::check_rules,
+        ),
         documentation(project),
-        tests(project),
+        of_project(project, "tests", "tests", workspace::check),
         book(project),
         // Programs with a feature more take the places of those that the book runs.
         export_lints(project),
         export_tests(project),
         export_tests_of_programs(project),
         fuzz(project, fuzz_seconds),
+        of_project(
+            project,
+            "targets",
+            "other systems, and targets without one",
+            packages::check_targets,
+        ),
+        of_project(
+            project,
+            "receivers",
+            "receivers in a browser, in Node and on a bare board",
+            receivers::check,
+        ),
+        of_project(project, "kernels", "other kernels", try_other_kernels),
     ];
-    let own = project.clone();
-    steps.push(step(
-        "deny",
-        "dependencies' licences, bans and sources",
-        move || dependencies::check(&own),
-    ));
-    let own = project.clone();
-    steps.push(step(
-        "targets",
-        "other systems, and targets without one",
-        move || packages::check_targets(&own),
-    ));
-    let own = project.clone();
-    steps.push(step(
-        "receivers",
-        "receivers in a browser, in Node and on a bare board",
-        move || receivers::check(&own),
-    ));
-    let own = project.clone();
-    steps.push(step(
-        "header",
-        "the header for C is what the source makes",
-        move || check_header(&own),
-    ));
-    let own = project.clone();
-    steps.push(step(
-        "vectors",
-        "test vectors are those of another implementation",
-        move || vectors::check(&own),
-    ));
-    let own = project.clone();
-    steps.push(step("kernels", "other kernels", move || {
-        try_other_kernels(&own)
-    }));
-    let own = project.clone();
-    steps.push(step(
-        "ebpf",
-        "kernel programs are what the source makes",
-        move || check_ebpf(&own),
-    ));
     steps.push(fuzz_for_long(project, fuzz_seconds.saturating_mul(10)));
     steps.push(soak(project));
     steps.push(hostile_frames(project));
     steps.push(figures(project));
-    let own = project.clone();
-    steps.push(Step {
-        tier: Tier::Full,
-        ..step("aarch64", "tests on an emulated AArch64", move || {
-            emulated::check(&own)
-        })
-    });
-    let own = project.clone();
-    steps.push(Step {
-        tier: Tier::Full,
-        ..step(
+    let full: [(_, _, Check); 5] = [
+        ("aarch64", "tests on an emulated AArch64", emulated::check),
+        (
             "packages",
             "packages build from their archives",
-            move || packages::verify(&own),
-        )
-    });
-    let own = project.clone();
-    steps.push(Step {
-        tier: Tier::Full,
-        ..step(
+            packages::verify,
+        ),
+        (
             "newcomer",
             "programs elsewhere add the packages from a registry",
-            move || newcomer::check(&own),
-        )
-    });
-    let own = project.clone();
-    steps.push(Step {
-        tier: Tier::Full,
-        ..step(
+            newcomer::check,
+        ),
+        (
             "reproducible",
             "packages of two builds in different directories are equal",
-            move || {
-                dist::check_reproducible(&own)?;
-                Ok(Tally::success())
-            },
-        )
-    });
-    let own = project.clone();
-    steps.push(Step {
-        tier: Tier::Full,
-        ..step(
+            check_reproducible,
+        ),
+        (
             "semver",
             "what libraries promise, since the last release",
-            move || semver::check(&own),
-        )
-    });
+            semver::check,
+        ),
+    ];
+    steps.extend(full.map(|(id, title, check)| Step {
+        tier: Tier::Full,
+        ..of_project(project, id, title, check)
+    }));
     steps
+}
+
+fn check_reproducible(project: &Project) -> Result<Tally> {
+    dist::check_reproducible(project)?;
+    Ok(Tally::success())
 }
 
 /// What is missing makes tests skip rather than fail, so that a machine that
@@ -248,11 +237,6 @@ fn book(project: &Project) -> Step {
     })
 }
 
-fn tests(project: &Project) -> Step {
-    let own = project.clone();
-    step("tests", "tests", move || workspace::check(&own))
-}
-
 /// What takes a course of calls is fuzzed by hand, for hours; its corpus is replayed by its tests.
 fn fuzz(project: &Project, seconds: u32) -> Step {
     let targets = ["decoder", "packet", "liar"].map(|target| Fuzz::new(project, target, seconds));
@@ -355,6 +339,14 @@ fn figures(project: &Project) -> Step {
 
 fn cargo(project: &Project) -> Run {
     command::cargo().current_dir(&project.root)
+}
+
+/// What checks something of a project.
+type Check = fn(&Project) -> Result<Tally>;
+
+fn of_project(project: &Project, id: &'static str, title: &str, check: Check) -> Step {
+    let own = project.clone();
+    step(id, title, move || check(&own))
 }
 
 fn step(

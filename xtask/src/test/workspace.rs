@@ -1,10 +1,10 @@
 //! The workspace's tests: cargo builds them, and their programs run side by side.
 //!
 //! What is tested in networks mostly waits, and what is not mostly computes. So three programs run at
-//! a time: the splitter's, which take longest, another one that waits, and one that computes, with what the two
+//! a time: the splitter's, which take longest, another one that waits, and one that computes, with what the others
 //! leave of the processors. Then come those that measure networks, with none but the last beside them. Claims
 //! about real time, and tests that take processors away, defer themselves (`flow_testbed::timed`) and run in the
-//! end, one program after the other and nothing else.
+//! end, one program after the other and nothing else; and after these, once more, what failed in networks (`second`).
 
 use std::{
     path::{Path, PathBuf},
@@ -17,8 +17,13 @@ use anyhow::{Context, Result};
 
 use super::{
     claims::{self, CLAIMS_VARIABLE, Verdicts},
+    lanes::{
+        COMPUTING_AT_A_TIME, COMPUTING_LONG, IN_NETWORKS, Lane, MEASURING, RULES, is_in,
+        most_threads,
+    },
     libtest::{Reader, Tally},
     programs::{self, Ended, Manner, Program, THREADS_VARIABLE},
+    second::Failed,
     skips::{self, SKIPS_VARIABLE},
 };
 use crate::{
@@ -26,44 +31,31 @@ use crate::{
     project::{Project, is_root},
 };
 
-/// Programs: a package, and one of its targets or all.
-type Selection = (&'static str, Option<&'static str>);
-
-/// The tests in networks that take as long as all others.
-const LONGEST: Selection = ("splitter-agent", Some("it"));
-
-/// Programs that measure what networks carry, and take it amiss when too little is left for that.
-const MEASURING: [Selection; 8] = [
-    ("lab/bond", None),
-    ("lab/demo", None),
-    ("lab/fabric", None),
-    ("lab/live", None),
-    ("lab/msgbench", None),
-    ("lab/reproduction", Some("splitter")),
-    ("lab/testbed", None),
-    ("lab/twin", None),
-];
-
-/// Programs that compute for seconds and wait for nothing. One that is missing here runs among those in
-/// networks, and takes processors from them. None touches a network: one that waits for a processor would keep
-/// others waiting for the kernel's lock.
-const COMPUTING: [Selection; 10] = [
-    ("cloudburst/crates/code", None),
-    ("cloudburst/crates/congestion", None),
-    ("cloudburst/crates/proto", None),
-    ("crates/splitter-policy", None),
-    ("lab/congestion", None),
-    ("lab/hostile", None),
-    ("lab/reproduction", Some("binary")),
-    ("lab/reproduction", Some("reproduction")),
-    ("lab/rules", None),
-    ("netsim", None),
-];
-
 /// The tests of examples in the documentation, which cargo compiles and runs.
 const EXAMPLES: &str = "examples of the documentation";
 
-/// Builds and runs all of them.
+/// Builds and runs the rules of the workspace.
+pub(super) fn check_rules(project: &Project) -> Result<Tally> {
+    let skips = project.target.join("test-skips");
+    skips::clear(&skips)?;
+    let manner = Manner {
+        threads: most_threads(),
+        gives_way: false,
+        deferred: None,
+        environment: &[(SKIPS_VARIABLE, skips.clone())],
+    };
+    let mut tally = Tally::default();
+    for program in programs::build(project, RULES.1)? {
+        let begun = Instant::now();
+        let ended = program.run(project, &[], manner)?;
+        show(&program, &ended, begun);
+        tally.add(ended.tally);
+    }
+    tally.mark_skipped(skips::read(&skips).context("cannot read which rules were skipped")?);
+    Ok(tally)
+}
+
+/// Builds and runs all others.
 pub(super) fn check(project: &Project) -> Result<Tally> {
     if !is_root() {
         eprintln!(
@@ -81,8 +73,9 @@ pub(super) fn check(project: &Project) -> Result<Tally> {
         (SKIPS_VARIABLE, skips.clone()),
         (CLAIMS_VARIABLE, claims.clone()),
     ];
-    let programs = programs::build(project)?;
-    let mut tally = run_all(project, programs, &environment)?;
+    let mut programs = programs::build(project, None)?;
+    programs.retain(|program| !is_in(&[RULES], program));
+    let mut tally = run_all(project, programs, &environment, &claims)?;
     let skipped = skips::read(&skips).context("cannot read which tests were skipped")?;
     tally.mark_skipped(skipped);
     let streaks = project.target.join("test-undecided.json");
@@ -100,49 +93,10 @@ fn judge_claims(claims: &Path, streaks_file: &Path, tally: &Tally) -> Result<Ver
     Ok(verdicts)
 }
 
-/// Programs that run one after the other, beside other lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lane {
-    Longest,
-    Waiting,
-    Computing,
-    Measuring,
-}
-
-impl Lane {
-    fn of(program: &Program) -> Self {
-        let is_in = |selections: &[Selection]| {
-            selections.iter().any(|(package, target)| {
-                *package == program.package && target.is_none_or(|it| it == program.target)
-            })
-        };
-        if is_in(&[LONGEST]) {
-            Self::Longest
-        } else if is_in(&COMPUTING) {
-            Self::Computing
-        } else if is_in(&MEASURING) {
-            Self::Measuring
-        } else {
-            Self::Waiting
-        }
-    }
-
-    /// Tests at a time.
-    fn threads(self) -> usize {
-        let processors = thread::available_parallelism().map_or(1, usize::from);
-        match self {
-            // No time is claimed of these, and they wait for the more part.
-            Self::Longest => 2 * processors,
-            Self::Measuring => most_threads(),
-            Self::Waiting | Self::Computing => processors.max(2),
-        }
-    }
-}
-
-/// Half as many tests again as processors.
-fn most_threads() -> usize {
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    processors.saturating_mul(3).div_ceil(2)
+/// One of those that compute.
+enum Job<'a> {
+    Program(&'a Program),
+    Examples,
 }
 
 /// What has come of all lanes so far.
@@ -151,6 +105,8 @@ struct Outcome {
     tally: Tally,
     /// What is still to run, alone.
     deferred: Vec<(Program, Vec<String>)>,
+    /// What may run once more.
+    failed: Failed,
 }
 
 /// What lanes share.
@@ -158,6 +114,8 @@ struct Run<'a> {
     project: &'a Project,
     programs: Vec<Program>,
     environment: &'a [(&'static str, PathBuf)],
+    /// Where tests write what they claimed about real time.
+    claims: &'a Path,
     outcome: Mutex<Outcome>,
 }
 
@@ -165,26 +123,16 @@ fn run_all(
     project: &Project,
     programs: Vec<Program>,
     environment: &[(&'static str, PathBuf)],
+    claims: &Path,
 ) -> Result<Tally> {
     let run = Run {
         project,
         programs,
         environment,
+        claims,
         outcome: Mutex::default(),
     };
-    thread::scope(|scope| {
-        let computing = scope.spawn(|| {
-            run.lane(Lane::Computing)?;
-            let examples = run_examples(project, environment)?;
-            run.outcome().tally.add(examples);
-            Ok(())
-        });
-        let waiting = scope.spawn(|| run.lane(Lane::Waiting));
-        run.lane(Lane::Longest)?;
-        join(waiting)?;
-        run.lane(Lane::Measuring)?;
-        join(computing)
-    })?;
+    run.side_by_side()?;
     run.alone()
 }
 
@@ -198,9 +146,60 @@ impl Run<'_> {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs all of a lane, but for what is to run alone.
+    /// Runs all lanes.
+    fn side_by_side(&self) -> Result<()> {
+        let jobs = &Mutex::new(self.computing().into_iter());
+        thread::scope(|scope| {
+            let worker = |number| scope.spawn(move || self.compute(number, jobs));
+            let computing: Vec<_> = (0..COMPUTING_AT_A_TIME).map(worker).collect();
+            let waiting = scope.spawn(|| self.lane(Lane::Waiting));
+            self.lane(Lane::Longest)?;
+            join(waiting)?;
+            self.lane(Lane::Measuring)?;
+            computing.into_iter().try_for_each(join)
+        })
+    }
+
+    fn of(&self, lane: Lane) -> impl Iterator<Item = &Program> {
+        self.programs.iter().filter(move |it| Lane::of(it) == lane)
+    }
+
+    /// All that computes, what takes long in front and the examples in the end.
+    fn computing(&self) -> Vec<Job<'_>> {
+        let mut programs: Vec<_> = self.of(Lane::Computing).collect();
+        programs.sort_by_key(|program| !is_in(&COMPUTING_LONG, program));
+        let programs = programs.into_iter().map(Job::Program);
+        programs.chain([Job::Examples]).collect()
+    }
+
+    /// Runs what computes, one after the other, as long as there is more of it.
+    fn compute<'a>(
+        &self,
+        worker: usize,
+        jobs: &Mutex<impl Iterator<Item = Job<'a>>>,
+    ) -> Result<()> {
+        let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some(job) = next() {
+            match job {
+                Job::Program(program) => self.one(program, Lane::Computing, worker)?,
+                Job::Examples => {
+                    let examples = run_examples(self.project, self.environment)?;
+                    self.outcome().tally.add(examples);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs all of a lane, one after the other.
     fn lane(&self, lane: Lane) -> Result<()> {
-        let name = format!("test-deferred-{lane:?}").to_lowercase();
+        self.of(lane)
+            .try_for_each(|program| self.one(program, lane, 0))
+    }
+
+    /// Runs a program as its lane has it, but for what is to run alone.
+    fn one(&self, program: &Program, lane: Lane, worker: usize) -> Result<()> {
+        let name = format!("test-deferred-{lane:?}-{worker}").to_lowercase();
         let deferred = self.project.target.join(name);
         let manner = Manner {
             threads: lane.threads(),
@@ -208,36 +207,65 @@ impl Run<'_> {
             deferred: Some(&deferred),
             environment: self.environment,
         };
-        for program in self.programs.iter().filter(|it| Lane::of(it) == lane) {
-            let begun = Instant::now();
-            let ended = program.run(self.project, &[], manner)?;
-            let mut outcome = self.outcome();
-            show(program, &ended, begun);
-            outcome.tally.add(ended.tally);
-            if !ended.deferred.is_empty() {
-                outcome.deferred.push((program.clone(), ended.deferred));
-            }
+        let begun = Instant::now();
+        let ended = program.run(self.project, &[], manner)?;
+        let mut outcome = self.outcome();
+        show(program, &ended, begun);
+        if is_in(&IN_NETWORKS, program) || is_in(&MEASURING, program) {
+            outcome.failed.note(program, &ended);
+        }
+        outcome.tally.add(ended.tally);
+        if !ended.deferred.is_empty() {
+            outcome.deferred.push((program.clone(), ended.deferred));
         }
         skips::clear(&deferred)
     }
 
-    /// Runs what has been deferred; all that has come of the run.
+    /// Runs what has been deferred, and again what has failed; all that has come of the run.
     fn alone(self) -> Result<Tally> {
         let outcome = std::mem::take(&mut *self.outcome());
-        let mut tally = outcome.tally;
+        let (mut tally, mut failed) = (outcome.tally, outcome.failed);
         for (program, names) in outcome.deferred {
-            let manner = Manner {
-                threads: most_threads(),
-                gives_way: false,
-                deferred: None,
-                environment: self.environment,
-            };
-            let begun = Instant::now();
-            let ended = program.run(self.project, &names, manner)?;
-            show(&program, &ended, begun);
+            let ended = self.some(&program, &names, most_threads(), self.environment)?;
+            failed.note(&program, &ended);
             tally.add(ended.tally);
         }
+        let kept = self.project.target.join("test-flaky.json");
+        let failed = failed.without(&claims::read(self.claims)?);
+        failed.run_again(&mut tally, &kept, |program, names| {
+            self.again(program, names)
+        })?;
         Ok(tally)
+    }
+
+    /// Runs tests of a program once more, and has it say which of them skip themselves now.
+    fn again(&self, program: &Program, names: &[String]) -> Result<Ended> {
+        let file = self.project.target.join("test-skips-again");
+        skips::clear(&file)?;
+        let environment = [(SKIPS_VARIABLE, file.clone())];
+        let mut ended = self.some(program, names, 1, &environment)?;
+        ended.tally.mark_skipped(skips::read(&file)?);
+        Ok(ended)
+    }
+
+    /// Runs these tests of a program, with no other program beside it.
+    fn some(
+        &self,
+        program: &Program,
+        names: &[String],
+        threads: usize,
+        environment: &[(&'static str, PathBuf)],
+    ) -> Result<Ended> {
+        let manner = Manner {
+            threads,
+            gives_way: false,
+            deferred: None,
+            environment,
+        };
+        let begun = Instant::now();
+        let ended = program.run(self.project, names, manner)?;
+        show(program, &ended, begun);
+        Ok(ended)
     }
 }
 
@@ -284,21 +312,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_known_by_package_and_target() {
-        let lane = |package: &str, target: &str| Lane::of(&Program::named(package, target));
-        assert_eq!(lane("splitter-agent", "it"), Lane::Longest);
-        assert_eq!(lane("splitter-agent", "splitter"), Lane::Waiting);
-        assert_eq!(lane("netsim", "it"), Lane::Computing);
-        assert_eq!(lane("lab/reproduction", "binary"), Lane::Computing);
-        assert_eq!(lane("lab/reproduction", "splitter"), Lane::Measuring);
-    }
-
-    #[test]
-    fn packages_that_are_named_exist() {
-        let root = crate::project::root().unwrap();
-        let packages = COMPUTING.iter().chain(&MEASURING).chain([&LONGEST]);
-        for (package, _) in packages {
-            assert!(root.join(package).join("Cargo.toml").exists(), "{package}");
-        }
+    fn what_computes_for_minutes_comes_first_and_nothing_twice() {
+        let named = [
+            ("cloudburst/crates/code", "it"),
+            ("cloudburst/crates/proto", "it"),
+            ("netsim", "it"),
+            ("splitter-agent", "it"),
+        ];
+        let project = Project {
+            root: "/tree".into(),
+            target: "/target".into(),
+        };
+        let run = Run {
+            project: &project,
+            programs: named
+                .map(|(package, target)| Program::named(package, target))
+                .into(),
+            environment: &[],
+            claims: Path::new(""),
+            outcome: Mutex::default(),
+        };
+        let jobs = run.computing();
+        let labels: Vec<_> = jobs
+            .iter()
+            .map(|job| match job {
+                Job::Program(program) => program.label(),
+                Job::Examples => EXAMPLES.to_owned(),
+            })
+            .collect();
+        let expected = [
+            "cloudburst/crates/proto",
+            "cloudburst/crates/code",
+            "netsim",
+        ];
+        let mut expected: Vec<_> = expected.map(|package| format!("it of {package}")).into();
+        expected.push(EXAMPLES.to_owned());
+        assert_eq!(labels, expected);
     }
 }

@@ -1,6 +1,6 @@
 //! Cables that take their time.
 //!
-//! Kernels need not have netem, so delays are made by hand: each end of a cable is a TUN device,
+//! Kernels need not have netem, so delays are made by hand: each end of a cable is a TUN or TAP device,
 //! and a thread for each direction reads packets at one end and writes them at the other one when
 //! they are due. Packets of a cable keep their order. None is lost while the far device is up, unless
 //! a [`Strand`] says so.
@@ -24,7 +24,7 @@ use nix::libc;
 use self::direction::Direction;
 use super::{Namespace, NamespaceError};
 
-/// The device that makes TUN devices.
+/// The device that makes TUN and TAP devices.
 pub const TUN: &str = "/dev/net/tun";
 
 /// What a device holds while its thread is not running. The default, 500 packets, is 20 ms at
@@ -38,6 +38,15 @@ nix::ioctl_write_ptr_bad!(
     libc::ifreq
 );
 
+/// The packets that a cable carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Carries {
+    /// IP packets, between TUN devices.
+    Ip,
+    /// Ethernet frames, between TAP devices.
+    Ethernet,
+}
+
 /// A cable of a bundle, the same in both directions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Strand {
@@ -50,6 +59,18 @@ pub struct Strand {
     pub jitter: Duration,
     /// The probability that a packet is lost, from 0 to 1.
     pub loss: f64,
+}
+
+impl Strand {
+    /// One that loses nothing, and whose packets all take as long.
+    fn of(device: &str, delay: Duration) -> Self {
+        Self {
+            device: device.to_owned(),
+            delay,
+            jitter: Duration::ZERO,
+            loss: 0.0,
+        }
+    }
 }
 
 /// Cables with delays. They and their devices are there as long as this value is.
@@ -83,13 +104,24 @@ impl Namespace {
         far_device: &str,
         delay: Duration,
     ) -> Result<DelayLine, NamespaceError> {
-        let strand = Strand {
-            device: device.to_owned(),
-            delay,
-            jitter: Duration::ZERO,
-            loss: 0.0,
-        };
-        self.connect_ends(far, &[(&strand, far_device)], 0)
+        let strand = Strand::of(device, delay);
+        self.connect_ends(far, &[(&strand, far_device)], 0, Carries::Ip)
+    }
+
+    /// Like [`connect_delayed`](Self::connect_delayed), between Ethernet devices, which have hardware addresses and
+    /// need neighbours, and of which XDP programs find the headers that they look for.
+    ///
+    /// # Errors
+    /// As [`connect_delayed`](Self::connect_delayed).
+    pub fn connect_delayed_ethernet(
+        &self,
+        device: &str,
+        far: &Namespace,
+        far_device: &str,
+        delay: Duration,
+    ) -> Result<DelayLine, NamespaceError> {
+        let strand = Strand::of(device, delay);
+        self.connect_ends(far, &[(&strand, far_device)], 0, Carries::Ethernet)
     }
 
     /// Like [`connect_delayed`](Self::connect_delayed), with several cables, whose devices have the same names in
@@ -105,7 +137,7 @@ impl Namespace {
         seed: u64,
     ) -> Result<DelayLine, NamespaceError> {
         let strands: Vec<_> = strands.iter().map(|it| (it, it.device.as_str())).collect();
-        self.connect_ends(far, &strands, seed)
+        self.connect_ends(far, &strands, seed, Carries::Ip)
     }
 
     /// Makes the devices of both ends, each strand with the name of its far one, and carries them.
@@ -114,11 +146,12 @@ impl Namespace {
         far: &Namespace,
         strands: &[(&Strand, &str)],
         seed: u64,
+        carries: Carries,
     ) -> Result<DelayLine, NamespaceError> {
         let mut directions = [Vec::new(), Vec::new()];
         for (strand, far_device) in strands {
-            let near_end = self.make_end(&strand.device)?;
-            let far_end = far.make_end(far_device)?;
+            let near_end = self.make_end(&strand.device, carries)?;
+            let far_end = far.make_end(far_device, carries)?;
             directions[0].push((*strand, Arc::clone(&near_end), Arc::clone(&far_end)));
             directions[1].push((*strand, far_end, near_end));
         }
@@ -140,8 +173,8 @@ impl Namespace {
         Ok(line)
     }
 
-    fn make_end(&self, device: &str) -> Result<Arc<File>, NamespaceError> {
-        let made = self.enter(|| make_tun(device))?;
+    fn make_end(&self, device: &str, carries: Carries) -> Result<Arc<File>, NamespaceError> {
+        let made = self.enter(|| make_device(device, carries))?;
         let end = made.map_err(|source| self.delay_error(device, source))?;
         self.run(&format!(
             "ip link set {device} txqueuelen {DEVICE_QUEUE_PACKETS}"
@@ -158,8 +191,8 @@ impl Namespace {
     }
 }
 
-/// Makes a TUN device in the calling thread's namespace.
-fn make_tun(device: &str) -> io::Result<File> {
+/// Makes a device in the calling thread's namespace.
+fn make_device(device: &str, carries: Carries) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -174,7 +207,11 @@ fn make_tun(device: &str) -> io::Result<File> {
     for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
         *to = from as libc::c_char;
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    let kind = match carries {
+        Carries::Ip => libc::IFF_TUN,
+        Carries::Ethernet => libc::IFF_TAP,
+    };
+    request.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI) as libc::c_short;
     // SAFETY: the descriptor is open and the request lives and is initialised until the call returns.
     unsafe { set_interface(file.as_raw_fd(), &request) }?;
     Ok(file)
@@ -194,10 +231,22 @@ mod tests {
     #[test]
     fn every_packet_takes_its_time() -> Result<(), Box<dyn Error>> {
         require!(Root, Program("ip"), File(TUN) => Ok(()));
+        for carries in [Carries::Ip, Carries::Ethernet] {
+            each_takes_its_time(carries)?;
+        }
+        Ok(())
+    }
+
+    fn each_takes_its_time(carries: Carries) -> Result<(), Box<dyn Error>> {
         let delay = Duration::from_millis(20);
         let one = Namespace::new("one")?;
         let two = Namespace::new("two")?;
-        let line = one.connect_delayed("left", &two, "right", delay)?;
+        let line = match carries {
+            Carries::Ip => one.connect_delayed("left", &two, "right", delay)?,
+            Carries::Ethernet => one.connect_delayed_ethernet("left", &two, "right", delay)?,
+        };
+        let is_ethernet = one.run("ip link show left")?.contains("link/ether");
+        assert_eq!(is_ethernet, carries == Carries::Ethernet);
         for (namespace, device, address) in [(&one, "left", 1), (&two, "right", 2)] {
             namespace.run(&format!("ip address add 192.0.2.{address}/24 dev {device}"))?;
             namespace.run(&format!("ip link set {device} up"))?;

@@ -126,6 +126,7 @@ impl Shared {
             .to_be_bytes();
         self.record.start(number);
         let mut stream = TcpStream::connect(self.address(flow.responder)).await?;
+        self.record.connect(number);
         // The last packet is rarely full and must not wait for acknowledgements.
         stream.set_nodelay(true)?;
         if flow.upload {
