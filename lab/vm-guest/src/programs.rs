@@ -23,7 +23,10 @@ const TABLE_SIZE: u32 = 1024;
 /// The globals by which the programs for `balance` know the balancers of short flows and of long ones.
 const BALANCERS_OF_CLASSES: [&str; 2] = ["BALANCER", "LONG_BALANCER"];
 /// Those besides the one that they have for both as they lie in the object, behind the name of the program.
-const OTHER_BALANCERS: [(&str, [BalancerNumber; 2]); 13] = [
+const OTHER_BALANCERS: [(&str, [BalancerNumber; 2]); 16] = [
+    ("mark_balanced, placement", [BalancerNumber::PLACEMENT; 2]),
+    ("split_balanced, placement", [BalancerNumber::PLACEMENT; 2]),
+    ("redir_balanced, placement", [BalancerNumber::PLACEMENT; 2]),
     ("mark_balanced, ecmp", [BalancerNumber::ECMP; 2]),
     ("mark_balanced, rps", [BalancerNumber::RPS; 2]),
     ("mark_balanced, drb", [BalancerNumber::DRB; 2]),

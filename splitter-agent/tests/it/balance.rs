@@ -4,6 +4,7 @@
 
 mod by_class;
 mod by_dscp;
+mod by_hash;
 mod by_redirect;
 
 use std::time::Duration;

@@ -24,7 +24,8 @@ const LIMIT_OF_LOGGING: u32 = 20_000;
 /// The programs that have a part for each of the balancers.
 const BALANCED: [&str; 3] = ["mark_balanced", "split_balanced", "redir_balanced"];
 
-const BALANCERS: [BalancerNumber; 7] = [
+const BALANCERS: [BalancerNumber; 8] = [
+    BalancerNumber::PLACEMENT,
     BalancerNumber::ECMP,
     BalancerNumber::RPS,
     BalancerNumber::DRB,

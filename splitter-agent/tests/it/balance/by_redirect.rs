@@ -31,7 +31,7 @@ fn addresses(site: &Site) -> Vec<IpAddr> {
 }
 
 /// Waits until the program has the tunnels' next hops, which the agent looks up once it runs.
-fn wait_until_chosen(site: &Site) {
+pub(super) fn wait_until_chosen(site: &Site) {
     site.wait_for("packets to choose", || {
         let before = chosen(site);
         connection(site, site.topology.server.ipv4.into()).send(50_000);

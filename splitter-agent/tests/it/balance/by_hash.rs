@@ -1,0 +1,110 @@
+//! Flows that the programs place among several tunnels of their class, whatever the kernel hashes.
+
+use flow_testbed::require;
+use flow_testbed::require::Requirement::{NftRule, Program};
+use nix::sys::signal::Signal;
+
+use super::by_redirect::wait_until_chosen;
+use crate::support::redirected::be_redirectable;
+use crate::support::several::{COUNTS, Flows, Seen, families, main_share_of, sections};
+use crate::support::site::{Site, on_site, stdout};
+use crate::support::two_each::{LONG, SHORT, two_for_each};
+
+/// Two tunnels for each class, 3 to 1 by weight, at a border whose kernel hashes addresses alone: all flows between
+/// two hosts would take one tunnel of a class.
+fn placed(site: &Site, mode: &str) {
+    two_for_each(site);
+    for &is_ipv6 in families(site) {
+        let family = if is_ipv6 { "ipv6" } else { "ipv4" };
+        let key = format!("net.{family}.fib_multipath_hash_policy");
+        site.border().sysctl(&key, "0").expect("it is there");
+    }
+    let steering = format!("[steering]\nmode = '{mode}'\n");
+    let tunnels = sections(site, 0, [&SHORT, &LONG], false);
+    site.configure(&format!("balance = 'placement'\n{steering}{tunnels}"));
+}
+
+#[test]
+fn marked_flows_are_placed_by_weight_and_keep_their_tunnel() {
+    are_placed_by_weight("mark", 0);
+}
+
+#[test]
+fn flows_marked_by_dscp_are_placed_by_weight_and_keep_their_tunnel() {
+    are_placed_by_weight("dscp", 0);
+}
+
+#[test]
+fn redirected_flows_are_placed_by_weight_and_keep_their_tunnel() {
+    // What opens a flow goes by the stack, which has a hash of its own.
+    are_placed_by_weight("redirect", 3);
+}
+
+/// Flows of two hosts are spread in both families, all but so many packets of each in one tunnel of each class.
+fn are_placed_by_weight(mode: &str, strays: u64) {
+    require!(Program("nft"), NftRule(COUNTS));
+    on_site(|site| {
+        placed(site, mode);
+        let is_redirected = mode == "redirect";
+        if is_redirected {
+            be_redirectable(site, &["tun0", "tun1", "tun2", "tun3"]);
+        }
+        let before = site.routing();
+        let plan = stdout(&site.splitter(&["plan"]));
+        assert!(!plan.contains("fib_multipath_hash_policy"), "{plan}");
+        let daemon = site.run();
+        if is_redirected {
+            wait_until_chosen(site);
+        }
+        let seen = Seen::at(&site.topology.borders[1].namespace);
+        for &is_ipv6 in families(site) {
+            let mut flows = Flows::open(site, is_ipv6, 200);
+            (0..4).for_each(|_| flows.send(200, 1));
+            let ways = || seen.flows(is_ipv6, flows.to_port);
+            let (in_first, all) = main_share_of(&ways(), ["tun0", "tun2"], strays);
+            println!("{mode}: {in_first} of {all} short flows in tun0");
+            assert_eq!(all, 200);
+            // Six standard deviations about 150.
+            assert!((113..=187).contains(&in_first), "{in_first}");
+
+            flows.send(64, 400_000);
+            let ways = seen.flows(is_ipv6, flows.to_port);
+            let (in_first, all) = main_share_of(&ways, ["tun1", "tun3"], strays);
+            println!("{mode}: {in_first} of {all} long flows in tun1");
+            assert_eq!(all, 64, "{ways:?}");
+            // Nearly six about 48; and 64 would be one in a hundred million.
+            assert!((28..=63).contains(&in_first), "{in_first}");
+            let of = |device: &str| ways.values().filter_map(|it| it.get(device)).sum::<u64>();
+            let (short, long) = (of("tun0") + of("tun2"), of("tun1") + of("tun3"));
+            println!("{mode}: {short} packets in the short tunnels, {long} in the long ones");
+            assert!(long > 64 * 100, "{long}");
+        }
+        says_so(site);
+        assert!(daemon.end(Signal::SIGTERM).success());
+        site.assert_clean(&before);
+    });
+}
+
+/// What is told of the choice: by class, and of tunnels that each have their part.
+fn says_so(site: &Site) {
+    let status = site.json(&["status"]);
+    let expected = serde_json::json!({ "short": "placement", "long": "placement" });
+    assert_eq!(status["balance"], expected);
+    let chosen = status["chosen"].as_array().expect("a list");
+    let of = |device: &str, class: &str| {
+        let row = chosen.iter().find(|it| it["device"] == device);
+        row.expect("it is listed")["packets"][class].as_u64()
+    };
+    for (class, own, others) in [
+        ("short", ["tun0", "tun2"], ["tun1", "tun3"]),
+        ("long", ["tun1", "tun3"], ["tun0", "tun2"]),
+    ] {
+        assert!(own.iter().all(|it| of(it, class) > Some(0)), "{status}");
+        // A flow that turns long may stay for a while.
+        let is_other = |it: &&str| class == "short" && of(it, class) != Some(0);
+        assert!(!others.iter().any(|it| is_other(&it)), "{status}");
+    }
+    let rows = status["traffic"].as_array().expect("a list").iter();
+    let tunnels: Vec<_> = rows.map(|it| it["tunnel"].as_str()).collect();
+    assert!(!tunnels.contains(&Some("any")), "{status}");
+}
