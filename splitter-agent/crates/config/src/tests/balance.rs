@@ -147,7 +147,7 @@ fn placement_is_a_choice_among_the_tunnels_of_the_class() {
         let balancers = placed.balancers().unwrap();
         assert!(balancers.keep_to_classes());
         assert_eq!(placed.tunnel_marks().len(), count);
-        assert_eq!(placed.program_mode(), crate::SteeringMode::Mark);
+        assert_eq!(placed.program_mode(), SteeringMode::Mark);
         assert_eq!(parse(&placed.to_toml()).unwrap(), placed);
     }
     // No flow leaves its class's tunnels, which is all that sharing is for.
