@@ -226,6 +226,7 @@ fn words(queues: &TunnelQueues<Cell<u64>>) -> [u64; 64] {
 #[test]
 fn every_balancer_chooses_in_the_kernel_what_it_chooses_on_the_host() {
     require!(Root);
+    let mut held = 0;
     for (number, choose) in balancers() {
         let (counted, dropped) = choices_are_those_of_the_host([number; 2], choose);
         // Not vacuous: there were packets of every class, in every tunnel, and queues that were full.
@@ -245,7 +246,19 @@ fn every_balancer_chooses_in_the_kernel_what_it_chooses_on_the_host() {
         assert!(bytes[..3].iter().all(|it| *it > 0), "{bytes:?}");
         assert!(dropped > 10, "{dropped} of {PACKETS}");
         let is_any_held = refusals.iter().any(|it| *it > 0);
-        assert_eq!(is_any_held, number == BalancerNumber::TR, "{refusals:?}");
+        assert!(!is_any_held || number == BalancerNumber::TR, "{refusals:?}");
+        held += u32::from(is_any_held);
+    }
+    // On a machine that stands still for long, no packet follows another so soon that it has to be held.
+    for round in 0.. {
+        if held > 0 {
+            return;
+        }
+        assert!(round < 10, "none is held for the sake of order");
+        let of_tr = |(number, _): &(BalancerNumber, _)| *number == BalancerNumber::TR;
+        let (number, choose) = { balancers().into_iter().find(of_tr) }.expect("it is one of them");
+        let (counted, _) = choices_are_those_of_the_host([number; 2], choose);
+        held += u32::from(counted.refusals.iter().any(|it| *it > 0));
     }
 }
 

@@ -109,4 +109,10 @@ fn says_so(site: &Site) {
     let rows = status["traffic"].as_array().expect("a list").iter();
     let tunnels: Vec<_> = rows.map(|it| it["tunnel"].as_str()).collect();
     assert!(!tunnels.contains(&Some("any")), "{status}");
+    let ends = [&site.topology.client, &site.topology.server].map(|it| it.ipv4.to_string());
+    let shown = stdout(&site.splitter(&["explain", &ends[0], &ends[1]]));
+    for among in ["tun0, tun2", "tun1, tun3"] {
+        let words = format!("choice by a hash of the flow among {among}");
+        assert!(shown.contains(&words), "{shown}");
+    }
 }

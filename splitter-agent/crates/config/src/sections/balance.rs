@@ -102,7 +102,10 @@ impl Balancers {
     /// Tells if each flow keeps to the tunnels of its class.
     #[must_use]
     pub fn keep_to_classes(self) -> bool {
-        !TunnelRole::ALL.map(TunnelRole::own_class).into_iter().any(|it| self.roam(it))
+        !TunnelRole::ALL
+            .map(TunnelRole::own_class)
+            .into_iter()
+            .any(|it| self.roam(it))
     }
 }
 
@@ -111,7 +114,9 @@ impl std::fmt::Display for Balancers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { short, long } = *self;
         if self.keep_to_classes() {
-            return f.write_str("each flow keeps to the tunnels of its class, to one of them by its hash");
+            return f.write_str(
+                "each flow keeps to the tunnels of its class, to one of them by its hash",
+            );
         }
         if short == long {
             return write!(f, "all packets choose by {short}");

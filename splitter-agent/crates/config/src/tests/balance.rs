@@ -142,7 +142,10 @@ fn placement_is_a_choice_among_the_tunnels_of_the_class() {
         "[short]\ndevice = 'a'\n[[long.tunnels]]\ndevice = 'b'\n[[long.tunnels]]\ndevice = 'c'\n";
     for (mode, tunnels, count) in [("dscp", sections, 2), ("mark", several, 3)] {
         let rest = format!("{tunnels}[steering]\nmode = '{mode}'\n");
-        assert_eq!(parse(&format!("lan = 'l'\n{rest}")).unwrap().balancers(), None);
+        assert_eq!(
+            parse(&format!("lan = 'l'\n{rest}")).unwrap().balancers(),
+            None
+        );
         let placed = parse(&format!("lan = 'l'\nbalance = 'placement'\n{rest}")).unwrap();
         let balancers = placed.balancers().unwrap();
         assert!(balancers.keep_to_classes());
@@ -155,7 +158,9 @@ fn placement_is_a_choice_among_the_tunnels_of_the_class() {
     let rated = rated.replace("tunnels]]\nrate_mbit = 3", "tunnels]]");
     let rated = rated.replace("[short]\nrate_mbit = 3", "[short]");
     refused(
-        &format!("lan = 'l'\nbalance = 'placement'\npolicy = 'share'\n{rated}[steering]\nmode = 'mark'\n"),
+        &format!(
+            "lan = 'l'\nbalance = 'placement'\npolicy = 'share'\n{rated}[steering]\nmode = 'mark'\n"
+        ),
         "has nothing to share",
     );
 }

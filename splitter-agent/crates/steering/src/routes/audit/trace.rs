@@ -97,16 +97,15 @@ impl Trace {
             true => "no tunnel",
             false => &among,
         };
+        let (choice, each) = match balance {
+            Balance::Placement => (format!("choice by a hash of the flow among {among}"), ""),
+            by => (format!("choice by {by} among {among}"), ", each packet"),
+        };
         Some(match self.longest_bytes {
             Some(longest) => format!(
-                "choice by {balance} among {among}, each packet of at most {longest} bytes that is redirected; \
-                 what is not goes by:"
+                "{choice}, each packet of at most {longest} bytes that is redirected; what is not goes by:"
             ),
-            None => {
-                format!(
-                    "choice by {balance} among {among}, each packet; what has no route there goes by:"
-                )
-            }
+            None => format!("{choice}{each}; what has no route there goes by:"),
         })
     }
 }
