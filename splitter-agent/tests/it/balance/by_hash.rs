@@ -103,8 +103,8 @@ fn says_so(site: &Site) {
     ] {
         assert!(own.iter().all(|it| of(it, class) > Some(0)), "{status}");
         // A flow that turns long may stay for a while.
-        let is_other = |it: &&str| class == "short" && of(it, class) != Some(0);
-        assert!(!others.iter().any(|it| is_other(&it)), "{status}");
+        let is_other = |it: &str| class == "short" && of(it, class) != Some(0);
+        assert!(!others.iter().any(|it| is_other(it)), "{status}");
     }
     let rows = status["traffic"].as_array().expect("a list").iter();
     let tunnels: Vec<_> = rows.map(|it| it["tunnel"].as_str()).collect();
