@@ -23,6 +23,9 @@ use crate::{
 
 /// Peers that connect at the same time.
 const CONNECTING: usize = 64;
+/// The lifetime of messages: none is given up on a machine that stands still for seconds, as how long they take is
+/// what is measured.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// What each sends at first, so that the server knows it.
 const HELLO: &[u8] = b"here";
 /// A message of those that follow one another.
@@ -122,7 +125,8 @@ async fn connect_all(job: &Job) -> Result<Vec<Client>> {
 async fn connect(number: u32, address: SocketAddr, keepalive: Option<Duration>) -> Result<Client> {
     let mut config = EndpointConfig::client(Security::key_pair(key(number)))
         .with_local([address_of(number)])?
-        .with_ports(Ports::Any(1))?;
+        .with_ports(Ports::Any(1))?
+        .with_lifetime(PATIENCE)?;
     if let Some(interval) = keepalive {
         config = config.with_keepalive(interval)?;
     }

@@ -89,16 +89,16 @@ int main(void)
 
     const char *question = "are you there?";
     cloudburst_message *reply;
-    must(cloudburst_request(client, peer, (const uint8_t *)question, strlen(question), 5000, NULL,
+    must(cloudburst_request(client, peer, (const uint8_t *)question, strlen(question), 30000, NULL,
                             &reply),
          "request");
     printf("reply: %.*s\n", (int)cloudburst_message_length(reply),
            (const char *)cloudburst_message_bytes(reply));
     cloudburst_message_free(reply);
 
-    /* A message that is of no use five seconds later. */
+    /* A message that is of no use half a minute later. */
     static uint8_t position[100000];
-    cloudburst_send_options options = {.deadline_ms = 5000,
+    cloudburst_send_options options = {.deadline_ms = 30000,
                                        .priority = CLOUDBURST_PRIORITY_URGENT};
     cloudburst_receipt receipt;
     must(cloudburst_send(client, peer, position, sizeof position, &options, &receipt), "send");

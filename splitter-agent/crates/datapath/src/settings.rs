@@ -138,13 +138,13 @@ mod tests {
             );
             policy_settings(&Config::parse(&text, "t").unwrap(), 1_500, true, 0b11)
         };
-        let (choosing, placed) = (
-            settings("balance = 'tr'"),
-            settings("balance = 'placement'"),
-        );
-        assert_eq!(choosing.max_wait_ns, 0);
-        assert!(placed.max_wait_ns > 0 && placed.short_service.is_known());
-        assert!(!choosing.short_service.is_known());
+        let by_kernel = settings("");
+        assert!(by_kernel.max_wait_ns > 0 && by_kernel.short_service.is_known());
+        for balance in ["tr", "placement"] {
+            let choosing = settings(&format!("balance = '{balance}'"));
+            assert_eq!(choosing.max_wait_ns, 0);
+            assert!(!choosing.short_service.is_known());
+        }
     }
 
     #[test]

@@ -65,7 +65,7 @@ mod tests {
         };
         assert!(is_timed("balance = 'tr'", "", ""));
         assert!(is_timed("", "", "balance = 'tr'"));
+        assert!(is_timed("balance = 'placement'", "", ""));
         assert!(!is_timed("", "", ""));
-        assert!(!is_timed("balance = 'placement'", "", ""));
     }
 }

@@ -3,5 +3,7 @@
 mod boundary;
 #[cfg(target_os = "linux")]
 mod c_program;
+mod endpoint;
+mod messages;
 #[cfg(target_os = "linux")]
 mod python;

@@ -87,7 +87,8 @@ fn list() -> Declaration<impl Kind<Value = Vec<Tunnel>>, Vec<Tunnel>> {
             "with keys of their own, here or under `[long]`. Each flow has one of them, and each",
             "tunnel as many flows as its weight says: 1 to 255, 1 if left out. Set the sysctls",
             "net.ipv4.fib_multipath_hash_policy and net.ipv6.fib_multipath_hash_policy to 1 for",
-            "that. Several tunnels in a class are refused with policy = \"share\".",
+            "that, or balance to \"placement\". Several tunnels in a class are refused with policy =",
+            "\"share\", unless a class chooses by another balance.",
         ])
         .trade_off(
             "[Several tunnels](../how-to/several-tunnels.md) for the class; then only `table` \
