@@ -2,8 +2,8 @@
 //!
 //! What is tested in networks mostly waits, and what is not mostly computes. So three programs run at
 //! a time: the splitter's, which take longest, another one that waits, and one that computes, with what the others
-//! leave of the processors; after it come steps that only compute (`beside`). Then come those that measure networks,
-//! with none but the last beside them. Claims about real time, and tests that take processors away, defer themselves
+//! leave of the processors. Then come those that measure networks, with none but the last beside them, and then steps
+//! that only compute (`beside`), as soon as nothing is left of one or the other. Claims about real time, and tests that take processors away, defer themselves
 //! (`flow_testbed::timed`) and run in the end, when all steps beside have ended, one program after the other and
 //! nothing else; and after these, once more, what failed in networks (`second`).
 
@@ -118,7 +118,7 @@ struct Run<'a> {
     environment: &'a [(&'static str, PathBuf)],
     /// Where tests write what they claimed about real time.
     claims: &'a Path,
-    /// Steps that run after all that computes.
+    /// Steps that run after all in networks, or all that computes.
     companions: &'a Beside,
     outcome: Mutex<Outcome>,
 }
@@ -162,6 +162,8 @@ impl Run<'_> {
             self.lane(Lane::Longest)?;
             join(waiting)?;
             self.lane(Lane::Measuring)?;
+            // No network is in use any more, and what still computes ends with tests that have a thread each.
+            self.companions.run_waiting();
             computing.into_iter().try_for_each(join)
         })
     }
