@@ -3,9 +3,9 @@
 //! What is tested in networks mostly waits, and what is not mostly computes. So three programs run at
 //! a time: the splitter's, which take longest, another one that waits, and one that computes, with what the others
 //! leave of the processors. Then come those that measure networks, with none but the last beside them, and then steps
-//! that only compute (`beside`), as soon as nothing is left of one or the other. Claims about real time, and tests that take processors away, defer themselves
-//! (`flow_testbed::timed`) and run in the end, when all steps beside have ended, one program after the other and
-//! nothing else; and after these, once more, what failed in networks (`second`).
+//! that only compute (`beside`), as soon as nothing is left of one or the other. Claims about real time, and tests that
+//! take processors away, defer themselves (`flow_testbed::timed`) and run in the end, when all of that has ended, one
+//! program after the other and nothing else; and after these, once more, what failed in networks (`second`).
 
 use std::{
     path::{Path, PathBuf},
