@@ -192,10 +192,7 @@ mod tests {
     fn steps_that_nobody_has_taken_run_in_the_end() {
         let directory = tempfile::tempdir().unwrap();
         let beside = beside(directory.path());
-        beside.offer([companion(
-            "a",
-            &saying(directory.path(), &Tally::success()),
-        )]);
+        beside.offer([companion("a", &saying(directory.path(), &Tally::success()))]);
         let ended = beside.conclude();
         assert_eq!(ended[0].tally, Tally::success());
         assert_eq!(ended[0].title, "title of a");

@@ -266,7 +266,8 @@ mod tests {
         };
         assert!(Path::new(program).exists() && task == "test");
         let (option, outcome) = (OsString::from(beside::OUTCOME_OPTION), "/outcome".into());
-        let told = Command::parse_from([&["test".into()][..], arguments, &[option, outcome]].concat());
+        let told =
+            Command::parse_from([&["test".into()][..], arguments, &[option, outcome]].concat());
         assert_eq!(told.arguments.only, ["fuzz"]);
         assert_eq!(told.arguments.fuzz_seconds, 7);
         assert_eq!(

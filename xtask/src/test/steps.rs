@@ -3,12 +3,8 @@
 use anyhow::Result;
 
 use super::{
-    Tier,
-    beside::Beside,
-    dependencies, emulated,
-    fuzz::Fuzz,
-    libtest::Tally,
-    newcomer, packages, receivers, semver, vectors, workspace,
+    Tier, beside::Beside, dependencies, emulated, fuzz::Fuzz, libtest::Tally, newcomer, packages,
+    receivers, semver, vectors, workspace,
 };
 use crate::{
     command::{self, Run},
