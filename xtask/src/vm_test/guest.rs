@@ -45,7 +45,7 @@ const MACHINE: [&str; 17] = [
 ];
 
 /// Without a fifth level of page tables and what guards a kernel from its users: together with pages that are not
-/// zeroed before they are used (`init_on_alloc=0`), emulating them was a fifth of a machine's time, and neither the
+/// zeroed before they are used (`init_on_alloc=0`), emulating them was a twelfth of a machine's time, and neither the
 /// verifier nor a program sees any of it.
 const PROCESSOR: &str = "max,la57=off,smap=off,smep=off,umip=off,pku=off";
 
