@@ -1,5 +1,6 @@
 //! libFuzzer's limit for an input (`-timeout`), in processor time. By the wall, an input of milliseconds breaks it
-//! where the process is paused or the machine stands still.
+//! where the process is paused or the machine stands still. And a limit for the whole run (`FUZZ_PROCESSOR_SECONDS`),
+//! which a target reaches with as much done beside other programs as by itself.
 
 #[path = "watch.rs"]
 mod watch;
@@ -30,8 +31,9 @@ pub(crate) fn begin() {
     WATCHDOG.call_once(|| {
         // Its own timer, by the wall.
         alarm::cancel();
-        if let Some(limit) = limit() {
-            thread::spawn(move || watch(limit));
+        let limits = (limit(), limit_of_run());
+        if limits != (None, None) {
+            thread::spawn(move || watch(limits));
         }
     });
 }
@@ -43,15 +45,25 @@ fn limit() -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
-/// Has libFuzzer look at its clock, by which an input takes longer still: it keeps the input then, and ends.
-fn watch(limit: Duration) {
+fn limit_of_run() -> Option<Duration> {
+    let seconds = std::env::var("FUZZ_PROCESSOR_SECONDS").ok()?;
+    Some(Duration::from_secs(seconds.parse().ok()?))
+}
+
+/// Has libFuzzer look at its clock when an input has taken too long, which is longer still by that: it keeps the
+/// input then, and ends. After the whole run's time it prints its figures, ends and is content.
+fn watch((of_input, of_run): (Option<Duration>, Option<Duration>)) {
     let mut watch = Watch::default();
     loop {
         thread::sleep(TICK);
         let used = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
         let used = used.map_or(Duration::ZERO, Duration::from);
-        if watch.look(INPUTS.load(Ordering::Relaxed), used) >= limit {
+        let by_input = watch.look(INPUTS.load(Ordering::Relaxed), used);
+        if of_input.is_some_and(|limit| by_input >= limit) {
             let _ = kill(Pid::this(), Signal::SIGALRM);
+        }
+        if of_run.is_some_and(|limit| used >= limit) {
+            let _ = kill(Pid::this(), Signal::SIGUSR1);
         }
     }
 }

@@ -40,16 +40,23 @@ const FAILURE_LINES: usize = 40;
 /// Names the goal to a target.
 const GOAL_VARIABLE: &str = "FUZZ_GOAL";
 
+/// Tells a target after how many seconds of a processor it ends (`lab/fuzz/processor_time.rs`): beside other
+/// programs it gets as far as by itself, only later.
+const PROCESSOR_VARIABLE: &str = "FUZZ_PROCESSOR_SECONDS";
+/// So many times as long by the wall ends a target in any case.
+const MOST_TIMES: u32 = 20;
+
 /// Weighing inputs by how rare what they reach is takes two fifths of the time of the liar's; over hours
 /// chance does as well.
 const OF_MANY: [&str; 1] = ["-entropic=0"];
 
-/// A target with a goal runs until it has counted so much, however long that takes.
+/// By the wall: a target with a goal runs until it has counted so much, however long that takes.
 const WITHOUT_END: u32 = 0;
 
 /// A run of a target of `lab/fuzz/` from its corpus.
 pub(super) struct Fuzz {
     target: &'static str,
+    /// Of a processor.
     seconds: u32,
     /// What the target counts has to come to this: it runs until then.
     goal: Option<u64>,
@@ -104,8 +111,7 @@ impl Fuzz {
             }
             return Ok(tally);
         }
-        // One after the other: they share what is built.
-        let programs: Vec<_> = targets.iter().map(Self::build).collect::<Result<_>>()?;
+        let programs = Self::build(targets)?;
         let outcomes: Vec<_> = std::thread::scope(|scope| {
             let running: Vec<_> = targets
                 .iter()
@@ -149,6 +155,8 @@ impl Fuzz {
             let left = goal.saturating_sub(progress.counted);
             run = run.env(GOAL_VARIABLE, left.to_string());
             progress.keep(&self.findings)?;
+        } else {
+            run = run.env(PROCESSOR_VARIABLE, self.seconds.to_string());
         }
         let status = run.status()?;
         let text = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
@@ -189,23 +197,28 @@ impl Fuzz {
         Ok(Tally::failure(&self.name()))
     }
 
-    /// Compiles the target, and returns the program.
-    fn build(&self) -> Result<PathBuf> {
+    /// Compiles targets, which share most of what is built, and returns their programs.
+    fn build(targets: &[Self]) -> Result<Vec<PathBuf>> {
+        let Some(first) = targets.first() else {
+            return Ok(Vec::new());
+        };
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let host = Run::new(rustc).args(["--print", "host-tuple"]).read()?;
         let host = host.trim();
-        let here = self.root.join("lab/fuzz");
+        let here = first.root.join("lab/fuzz");
         // Naming the target tells build scripts, which run here, from what is fuzzed.
         command::cargo()
-            .args(["build", "--release", "--locked", "--bin", self.target])
+            .args(["build", "--release", "--locked"])
+            .args(targets.iter().flat_map(|it| ["--bin", it.target]))
             .args(["--target", host, "--manifest-path"])
             .arg(here.join("Cargo.toml"))
             .env("RUSTC_WRAPPER", here.join(INSTRUMENT))
-            .env("FUZZED_ROOT", &self.root)
-            .env("CARGO_TARGET_DIR", &self.build)
+            .env("FUZZED_ROOT", &first.root)
+            .env("CARGO_TARGET_DIR", &first.build)
             .run()
-            .with_context(|| format!("cannot build the fuzz target {}", self.target))?;
-        Ok(self.build.join(host).join("release").join(self.target))
+            .context("cannot build the fuzz targets")?;
+        let built = first.build.join(host).join("release");
+        Ok(targets.iter().map(|it| built.join(it.target)).collect())
     }
 
     fn run(&self, program: &Path, inputs: &Path, prefix: &str) -> Run {
@@ -214,7 +227,10 @@ impl Fuzz {
             None => &[],
         };
         Run::new(program)
-            .arg(format!("-max_total_time={}", self.seconds))
+            .arg(format!(
+                "-max_total_time={}",
+                self.seconds.saturating_mul(MOST_TIMES)
+            ))
             .args(BOUNDS)
             .args(many)
             .arg("-print_final_stats=1")
@@ -274,7 +290,7 @@ mod tests {
         let run = fuzz.run(Path::new("decoder"), Path::new("/y"), "/z/");
         assert_eq!(
             run.to_string(),
-            "decoder -max_total_time=7 -timeout=10 -report_slow_units=1000000 -rss_limit_mb=1024 -len_control=0 -print_final_stats=1 -artifact_prefix=/z/ /y"
+            "decoder -max_total_time=140 -timeout=10 -report_slow_units=1000000 -rss_limit_mb=1024 -len_control=0 -print_final_stats=1 -artifact_prefix=/z/ /y"
         );
         assert!(!fuzz.findings.starts_with("/x/tree"));
     }

@@ -25,7 +25,7 @@ pub(super) const MEASURING: [Selection; 8] = [
 /// Programs that compute for seconds and wait for nothing. One that is missing here runs among those in
 /// networks, and takes processors from them. None touches a network: one that waits for a processor would keep
 /// others waiting for the kernel's lock.
-pub(super) const COMPUTING: [Selection; 10] = [
+pub(super) const COMPUTING: [Selection; 11] = [
     ("cloudburst/crates/code", None),
     ("cloudburst/crates/congestion", None),
     ("cloudburst/crates/proto", None),
@@ -36,6 +36,7 @@ pub(super) const COMPUTING: [Selection; 10] = [
     ("lab/reproduction", Some("reproduction")),
     ("lab/rules", None),
     ("netsim", None),
+    ("splitter-agent/crates/advise", None),
 ];
 
 /// Programs of these that come first, for each ends with one test of minutes by itself.

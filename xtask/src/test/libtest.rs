@@ -5,10 +5,12 @@ use std::{
     fmt,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{claims::Verdicts, skips::Skip};
 
 /// How many tests and checks came to what.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tally {
     passed: usize,
     failed: usize,

@@ -1,17 +1,27 @@
 //! Runs steps one after the other and sums up what they came to.
 
 use std::{
+    path::Path,
     process::ExitCode,
     time::{Duration, Instant},
 };
 
-use super::{libtest::Tally, record::StepResult, steps::Step};
+use anyhow::Result;
+
+use super::{
+    beside::{self, Ended},
+    libtest::Tally,
+    record::StepResult,
+    steps::Step,
+};
 
 /// What all steps so far came to.
 #[derive(Default)]
 pub(super) struct Session {
     total: Tally,
     took: Vec<(String, Duration)>,
+    /// Beside one of those, in the same time.
+    took_beside: Vec<(String, Duration)>,
 }
 
 impl Session {
@@ -33,6 +43,14 @@ impl Session {
         result
     }
 
+    /// Counts a step that has run beside another one.
+    pub(super) fn take_in(&mut self, ended: Ended) -> StepResult {
+        let result = StepResult::new(&ended.tally, ended.took);
+        self.took_beside.push((ended.title, ended.took));
+        self.total.add(ended.tally);
+        result
+    }
+
     /// Counts a step that an earlier run of the same commit has passed.
     pub(super) fn take_over(&mut self, title: &str, earlier: &StepResult) {
         let took = Duration::from_secs_f64(earlier.seconds.max(0.0));
@@ -45,6 +63,9 @@ impl Session {
         println!("\nTime taken:");
         for (title, took) in &self.took {
             println!("  {:>8}  {title}", seconds(*took));
+        }
+        for (title, took) in &self.took_beside {
+            println!("  {:>8}  {title} (beside others)", seconds(*took));
         }
         let all: Duration = self.took.iter().map(|(_, took)| *took).sum();
         println!("  {:>8}  all", seconds(all));
@@ -65,10 +86,19 @@ impl Session {
         );
         println!("{} flaky", self.total.flaky.len());
         println!("{}", self.total);
-        if self.total.failed() > 0 {
-            ExitCode::FAILURE
-        } else {
-            ExitCode::SUCCESS
+        self.code()
+    }
+
+    /// Writes what the steps came to for the process that has started this one, which prints the summary.
+    pub(super) fn hand_over(self, outcome: &Path) -> Result<ExitCode> {
+        beside::write(outcome, &self.total)?;
+        Ok(self.code())
+    }
+
+    fn code(&self) -> ExitCode {
+        match self.total.failed() {
+            0 => ExitCode::SUCCESS,
+            _ => ExitCode::FAILURE,
         }
     }
 }
@@ -126,6 +156,7 @@ mod tests {
             id: "objects",
             tier: Tier::Default,
             title: "objects are fresh".to_owned(),
+            beside: None,
             check: Box::new(|| anyhow::bail!("two sections differ:\n  one.o: .text")),
         });
         assert_eq!(session.total.failures, ["objects are fresh"]);

@@ -7,12 +7,13 @@
 use std::{fs, io, path::Path};
 
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 
 /// The environment variable with the file's path.
 pub(super) const SKIPS_VARIABLE: &str = "FLOW_TEST_SKIPS";
 
 /// A test that did not run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Skip {
     pub(super) test: String,
     pub(super) reason: String,

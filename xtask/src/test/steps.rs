@@ -3,8 +3,8 @@
 use anyhow::Result;
 
 use super::{
-    Tier, dependencies, emulated, fuzz::Fuzz, libtest::Tally, newcomer, packages, receivers,
-    semver, vectors, workspace,
+    Tier, beside::Beside, dependencies, emulated, fuzz::Fuzz, libtest::Tally, newcomer, packages,
+    receivers, semver, vectors, workspace,
 };
 use crate::{
     command::{self, Run},
@@ -25,11 +25,13 @@ pub(super) struct Step {
     pub(super) id: &'static str,
     pub(super) tier: Tier,
     pub(super) title: String,
+    /// The step beside which this one runs, if that runs too: it computes, and leaves the other one's programs alone.
+    pub(super) beside: Option<&'static str>,
     pub(super) check: Box<dyn FnOnce() -> Result<Tally>>,
 }
 
 /// Every step of both tiers.
-pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
+pub(super) fn all(project: &Project, fuzz_seconds: u32, companions: &Beside) -> Vec<Step> {
     let mut steps = vec![
         step("setup", "setup", install),
         formatting(project),
@@ -51,14 +53,9 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
             "dependencies' licences, bans and sources",
             dependencies::check,
         ),
-        lints(project),
-        lints_without_std(project),
-        of_project(
-            project,
-            "ebpf",
-            "kernel programs are what the source makes",
-            check_ebpf,
-        ),
+        lints(project).beside("ebpf"),
+        lints_without_std(project).beside("ebpf"),
+        kernel_programs(project, companions),
         of_project(
             project,
             "rules",
@@ -66,25 +63,27 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
             workspace::check_rules,
         ),
         documentation(project),
-        of_project(project, "tests", "tests", workspace::check),
-        book(project),
-        // Programs with a feature more take the places of those that the book runs.
-        export_lints(project),
-        export_tests(project),
-        export_tests_of_programs(project),
-        fuzz(project, fuzz_seconds),
+        tests(project, companions),
+        export_lints(project).beside("tests"),
         of_project(
             project,
             "targets",
             "other systems, and targets without one",
             packages::check_targets,
-        ),
+        )
+        .beside("tests"),
         of_project(
             project,
             "receivers",
             "receivers in a browser, in Node and on a bare board",
             receivers::check,
-        ),
+        )
+        .beside("tests"),
+        fuzz(project, fuzz_seconds).beside("tests"),
+        book(project),
+        // Programs with a feature more take the places of those that the book runs.
+        export_tests(project),
+        export_tests_of_programs(project),
         of_project(project, "kernels", "other kernels", try_other_kernels),
     ];
     steps.push(fuzz_for_long(project, fuzz_seconds.saturating_mul(10)));
@@ -119,6 +118,31 @@ pub(super) fn all(project: &Project, fuzz_seconds: u32) -> Vec<Step> {
         ..of_project(project, id, title, check)
     }));
     steps
+}
+
+impl Step {
+    fn beside(self, host: &'static str) -> Self {
+        Self {
+            beside: Some(host),
+            ..self
+        }
+    }
+}
+
+/// Most of it is one chain of compilers, which leaves a processor to others.
+fn kernel_programs(project: &Project, companions: &Beside) -> Step {
+    let (own, companions) = (project.clone(), companions.clone());
+    let title = "kernel programs are what the source makes";
+    step("ebpf", title, move || {
+        companions.during(|| check_ebpf(&own))
+    })
+}
+
+fn tests(project: &Project, companions: &Beside) -> Step {
+    let (own, companions) = (project.clone(), companions.clone());
+    step("tests", "tests", move || {
+        workspace::check(&own, &companions)
+    })
 }
 
 fn check_reproducible(project: &Project) -> Result<Tally> {
@@ -240,7 +264,7 @@ fn book(project: &Project) -> Step {
 /// What takes a course of calls is fuzzed by hand, for hours; its corpus is replayed by its tests.
 fn fuzz(project: &Project, seconds: u32) -> Step {
     let targets = ["decoder", "packet", "liar"].map(|target| Fuzz::new(project, target, seconds));
-    let title = format!("fuzz decoder, packet and liar, {seconds} s each");
+    let title = format!("fuzz decoder, packet and liar, {seconds} s of a processor each");
     step("fuzz", title, move || Fuzz::check_all(&targets))
 }
 
@@ -249,7 +273,7 @@ fn fuzz_for_long(project: &Project, seconds: u32) -> Step {
         ["decoder", "packet", "liar"].map(|target| Fuzz::new(project, target, seconds));
     let targets = [decoder, packet, liar.until(DATAGRAMS_OF_A_LIAR)];
     let title = format!(
-        "fuzz decoder and packet, {seconds} s each, liar for {DATAGRAMS_OF_A_LIAR} datagrams"
+        "fuzz decoder and packet, {seconds} s of a processor each, liar for {DATAGRAMS_OF_A_LIAR} datagrams"
     );
     Step {
         tier: Tier::Full,
@@ -358,6 +382,7 @@ fn step(
         id,
         tier: Tier::Default,
         title: title.into(),
+        beside: None,
         check: Box::new(check),
     }
 }

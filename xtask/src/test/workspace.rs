@@ -2,9 +2,10 @@
 //!
 //! What is tested in networks mostly waits, and what is not mostly computes. So three programs run at
 //! a time: the splitter's, which take longest, another one that waits, and one that computes, with what the others
-//! leave of the processors. Then come those that measure networks, with none but the last beside them. Claims
-//! about real time, and tests that take processors away, defer themselves (`flow_testbed::timed`) and run in the
-//! end, one program after the other and nothing else; and after these, once more, what failed in networks (`second`).
+//! leave of the processors. Then come those that measure networks, with none but the last beside them, and then steps
+//! that only compute (`beside`), as soon as nothing is left of one or the other. Claims about real time, and tests that
+//! take processors away, defer themselves (`flow_testbed::timed`) and run in the end, when all of that has ended, one
+//! program after the other and nothing else; and after these, once more, what failed in networks (`second`).
 
 use std::{
     path::{Path, PathBuf},
@@ -16,6 +17,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{
+    beside::Beside,
     claims::{self, CLAIMS_VARIABLE, Verdicts},
     lanes::{
         COMPUTING_AT_A_TIME, COMPUTING_LONG, IN_NETWORKS, Lane, MEASURING, RULES, is_in,
@@ -55,8 +57,8 @@ pub(super) fn check_rules(project: &Project) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Builds and runs all others.
-pub(super) fn check(project: &Project) -> Result<Tally> {
+/// Builds and runs all others, and beside them steps that only compute.
+pub(super) fn check(project: &Project, companions: &Beside) -> Result<Tally> {
     if !is_root() {
         eprintln!(
             "warning: this is not root. Tests that load programs into the kernel or make\n\
@@ -75,7 +77,7 @@ pub(super) fn check(project: &Project) -> Result<Tally> {
     ];
     let mut programs = programs::build(project, None)?;
     programs.retain(|program| !is_in(&[RULES], program));
-    let mut tally = run_all(project, programs, &environment, &claims)?;
+    let mut tally = run_all(project, programs, &environment, &claims, companions)?;
     let skipped = skips::read(&skips).context("cannot read which tests were skipped")?;
     tally.mark_skipped(skipped);
     let streaks = project.target.join("test-undecided.json");
@@ -116,6 +118,8 @@ struct Run<'a> {
     environment: &'a [(&'static str, PathBuf)],
     /// Where tests write what they claimed about real time.
     claims: &'a Path,
+    /// Steps that run after all in networks, or all that computes.
+    companions: &'a Beside,
     outcome: Mutex<Outcome>,
 }
 
@@ -124,12 +128,14 @@ fn run_all(
     programs: Vec<Program>,
     environment: &[(&'static str, PathBuf)],
     claims: &Path,
+    companions: &Beside,
 ) -> Result<Tally> {
     let run = Run {
         project,
         programs,
         environment,
         claims,
+        companions,
         outcome: Mutex::default(),
     };
     run.side_by_side()?;
@@ -156,6 +162,8 @@ impl Run<'_> {
             self.lane(Lane::Longest)?;
             join(waiting)?;
             self.lane(Lane::Measuring)?;
+            // No network is in use any more, and what still computes ends with tests that have a thread each.
+            self.companions.run_waiting();
             computing.into_iter().try_for_each(join)
         })
     }
@@ -172,7 +180,7 @@ impl Run<'_> {
         programs.chain([Job::Examples]).collect()
     }
 
-    /// Runs what computes, one after the other, as long as there is more of it.
+    /// Runs what computes, one after the other, as long as there is more of it, and then the steps that do.
     fn compute<'a>(
         &self,
         worker: usize,
@@ -188,6 +196,7 @@ impl Run<'_> {
                 }
             }
         }
+        self.companions.run_waiting();
         Ok(())
     }
 
@@ -330,6 +339,7 @@ mod tests {
                 .into(),
             environment: &[],
             claims: Path::new(""),
+            companions: &Beside::new(&project),
             outcome: Mutex::default(),
         };
         let jobs = run.computing();
