@@ -127,11 +127,6 @@ impl<'d> Hello<'d> {
         given[..GATE_BYTES].copy_from_slice(self.gate);
         code == given
     }
-
-    /// Returns true if it brings a token.
-    pub fn has_token(&self) -> bool {
-        self.clear.has_token()
-    }
 }
 
 /// Hashes an offer and all that was sent in clear with it, whose length the pattern tells.
