@@ -63,7 +63,10 @@ impl Questions<'_> {
             _ => return,
         };
         let (source, busy) = (&opened.source, Answer::busy(message, BusyReason::Peers));
-        if let Some(datagram) = self.handshake.turn_away(self.now, candidate, source, busy) {
+        let answered =
+            self.handshake
+                .turn_away(self.now, candidate, (source, busy), self.statistics);
+        if let Some(datagram) = answered {
             self.control.answer_sealed(source.four_tuple, datagram);
         }
     }

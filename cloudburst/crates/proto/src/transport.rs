@@ -13,6 +13,8 @@ mod event_tests;
 #[cfg(test)]
 mod goodbye_tests;
 #[cfg(test)]
+mod offer_tests;
+#[cfg(test)]
 mod quota_tests;
 #[cfg(test)]
 mod restart_tests;

@@ -82,8 +82,7 @@ impl ReplayStore {
         unix_us: u64,
         has_token: bool,
     ) -> Freshness {
-        self.forget(now);
-        if self.seen.contains(ephemeral) {
+        if self.knows(now, ephemeral) {
             return Freshness::Replayed;
         }
         if self.seen.len() >= MAX_REMEMBERED {
@@ -95,6 +94,13 @@ impl ReplayStore {
         } else {
             Freshness::Doubtful
         }
+    }
+
+    /// Returns true if an offer with this ephemeral key was taken, or made, and is remembered: it needs
+    /// not be read to be refused.
+    pub fn knows(&mut self, now: Time, ephemeral: &[u8; EPHEMERAL_BYTES]) -> bool {
+        self.forget(now);
+        self.seen.contains(ephemeral)
     }
 
     /// Remembers an offer that is taken; or made: what we have sent ourselves is not for us.
