@@ -117,7 +117,11 @@ impl EarliestArrival {
     ) -> Earliest {
         let none = unforeseen_zero(packet.now_ns);
         let candidates = u64::from(paths.candidates().bits());
-        let mut best = Best::of_none(none);
+        let mut best = Best {
+            in_order: Equals::of_none(none),
+            first_ns: none.wrapping_sub(1),
+            none,
+        };
         let (mut rest, mut after_ns) = (candidates, none);
         if let Some(last) = flow.last.get() {
             after_ns = none.wrapping_add(flow.arrives_ns);
@@ -126,80 +130,101 @@ impl EarliestArrival {
                 && let Some(delay_ns) = paths.delay_within_ns(last, packet, u64::MAX)
             {
                 // Nothing overtakes on the path of what went before it.
-                best.take(last, delay_ns);
+                best.in_order.take(last, delay_ns, none);
+                best.first_ns = delay_ns;
                 rest &= !own;
             }
         }
         best.search(rest, after_ns, paths, packet);
-        if best.paths == 0 || best.costs_ns() > self.patience_ns {
+        let (mut chosen, first_ns) = (best.in_order, best.first_ns);
+        if chosen.paths == 0 || chosen.delay_ns.wrapping_sub(first_ns) > self.patience_ns {
             // The last one's path has failed and no other is in order, or order is too dear.
-            best = Best::of_none(none);
-            best.search(candidates, none, paths, packet);
+            chosen = Equals::first_of(candidates, paths, packet, none);
         }
-        let is_one = best.paths & best.paths.wrapping_sub(1) == 0;
+        let is_one = chosen.paths & chosen.paths.wrapping_sub(1) == 0;
         Earliest {
             path: if is_one {
-                PathId::from_low_bits(best.path)
+                PathId::from_low_bits(chosen.path)
             } else {
-                let equals = PathSet::from_bits(best.paths as u16);
+                let equals = PathSet::from_bits(chosen.paths as u16);
                 equals.pick(draw(self.seed, packet.flow_hash, 0))
             },
-            arrives_ns: packet.now_ns.wrapping_add(best.delay_ns),
-            first_ns: packet.now_ns.wrapping_add(best.first_ns),
+            arrives_ns: packet.now_ns.wrapping_add(chosen.delay_ns),
+            first_ns: packet.now_ns.wrapping_add(first_ns),
         }
     }
 }
 
-/// The paths by which a packet arrives first in order, of those that were looked at. Times are those since it came.
+/// The paths by which a packet arrives first in order, of those that were looked at.
 ///
 /// The kernel's verifier tells states of a program apart by numbers that it can foresee, and would follow
 /// each way through the branches by itself: so all that is kept from one path to the next is what it
 /// knows nothing of, whatever way led there.
 struct Best {
-    /// When it arrives by them.
-    delay_ns: u64,
-    /// When it would arrive first if order counted for nothing.
+    in_order: Equals,
+    /// How long after it came it would arrive first if order counted for nothing.
     first_ns: u64,
+    /// Zero.
+    none: u64,
+}
+
+/// Paths by which a packet arrives at the same time.
+#[derive(Clone, Copy)]
+struct Equals {
+    /// How long after it came.
+    delay_ns: u64,
     /// A bit for each of them.
     paths: u64,
     /// The number of the last one that was found: to find a single bit takes the kernel's machine thirty instructions.
     path: u64,
-    /// Zero.
-    none: u64,
+}
+
+impl Equals {
+    #[inline(always)]
+    const fn of_none(none: u64) -> Self {
+        Self {
+            delay_ns: none.wrapping_sub(1),
+            paths: none,
+            path: none,
+        }
+    }
+
+    /// The earliest of the paths, whatever order says. Seldom asked for: each is looked at as a whole, for the verifier follows
+    /// every way to leave one off.
+    #[inline(always)]
+    fn first_of<P: Paths + ?Sized>(mut rest: u64, paths: &P, packet: &Packet, none: u64) -> Self {
+        let mut first = Self::of_none(none);
+        for path in PathId::all() {
+            if rest == 0 {
+                break;
+            }
+            if rest & 1 != 0 {
+                let delay_ns = paths.arrival_ns(path, packet).wrapping_sub(packet.now_ns);
+                if delay_ns <= first.delay_ns {
+                    first.take(path, delay_ns, none);
+                }
+            }
+            rest >>= 1;
+        }
+        first
+    }
+
+    /// Takes a path that is no later than those that are here, in the place of those that are.
+    #[inline(always)]
+    const fn take(&mut self, path: PathId, delay_ns: u64, none: u64) {
+        if delay_ns < self.delay_ns {
+            self.paths = none;
+        }
+        self.delay_ns = delay_ns;
+        self.paths = self.paths.wrapping_add(1 << path.index());
+        self.path = none.wrapping_add(path.index() as u64);
+    }
 }
 
 /// How many paths are looked at before it is asked if there are more.
 const TOGETHER: usize = 4;
 
 impl Best {
-    /// No path was looked at; `none` is zero.
-    #[inline(always)]
-    const fn of_none(none: u64) -> Self {
-        let latest_ns = none.wrapping_sub(1);
-        Self {
-            delay_ns: latest_ns,
-            first_ns: latest_ns,
-            paths: none,
-            path: none,
-            none,
-        }
-    }
-
-    /// Takes the first path that is looked at.
-    #[inline(always)]
-    const fn take(&mut self, path: PathId, delay_ns: u64) {
-        self.delay_ns = delay_ns;
-        self.first_ns = delay_ns;
-        self.paths = self.none.wrapping_add(1 << path.index());
-        self.path = self.none.wrapping_add(path.index() as u64);
-    }
-
-    /// By how much the packet arrives later for the sake of order.
-    #[inline(always)]
-    const fn costs_ns(&self) -> u64 {
-        self.delay_ns.wrapping_sub(self.first_ns)
-    }
-
     /// Goes once through the paths in `rest`, on which a packet must not arrive before `after_ns`; with a branch for each
     /// comparison: of few tunnels nearly all are the same from packet to packet, and a processor foresees them.
     #[inline(always)]
@@ -218,30 +243,21 @@ impl Best {
                 let Some(path) = PathId::new(group * TOGETHER + of) else {
                     continue;
                 };
+                // What is later than the best in order is not the first of all either.
+                let most_ns = self.in_order.delay_ns;
                 if rest >> of & 1 != 0
-                    && let Some(delay_ns) = paths.delay_within_ns(path, packet, self.delay_ns)
+                    && let Some(delay_ns) = paths.delay_within_ns(path, packet, most_ns)
                 {
+                    if delay_ns < self.first_ns {
+                        self.first_ns = delay_ns;
+                    }
                     let is_in_order = packet.now_ns.wrapping_add(delay_ns) >= after_ns;
-                    self.see(path, delay_ns, is_in_order);
+                    if is_in_order && delay_ns <= most_ns {
+                        self.in_order.take(path, delay_ns, self.none);
+                    }
                 }
             }
             rest >>= TOGETHER;
-        }
-    }
-
-    /// Looks at a path.
-    #[inline(always)]
-    const fn see(&mut self, path: PathId, delay_ns: u64, is_in_order: bool) {
-        if delay_ns < self.first_ns {
-            self.first_ns = delay_ns;
-        }
-        if is_in_order && delay_ns <= self.delay_ns {
-            if delay_ns < self.delay_ns {
-                self.paths = self.none;
-            }
-            self.delay_ns = delay_ns;
-            self.paths = self.paths.wrapping_add(1 << path.index());
-            self.path = self.none.wrapping_add(path.index() as u64);
         }
     }
 }

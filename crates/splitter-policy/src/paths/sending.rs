@@ -43,18 +43,16 @@ impl<W: SharedWord, B: Behind> LivePaths<'_, W, B> {
         let (tunnel, now_ns) = (&self.site.tunnels[index], self.now_ns);
         let (first, all) = (&self.queues.of[FIRST][index], &self.queues.of[ALL][index]);
         let (first_ns, all_ns) = (first.get(), all.get());
-        // When what waits in front of the packet is gone, and since when that takes.
-        let (gone_ns, since_ns) = if self.waits_for == FIRST {
-            (first_ns, now_ns)
-        } else {
-            (all_ns, first_ns.max(now_ns))
-        };
-        if gone_ns > since_ns && gone_ns - since_ns > tunnel.queue_ns {
+        // What goes first waits for its like alone, and the rest from when these are gone.
+        let goes_first = self.waits_for == FIRST;
+        let gone_ns = if goes_first { first_ns } else { all_ns };
+        let is_full_at = |at_ns| gone_ns > at_ns && gone_ns - at_ns > tunnel.queue_ns;
+        if is_full_at(now_ns) && (goes_first || is_full_at(first_ns)) {
             return false;
         }
         let service_ns = tunnel.service.of(bytes as u64);
         add(all, all_ns, now_ns, service_ns);
-        if self.waits_for == FIRST {
+        if goes_first {
             add(first, first_ns, now_ns, service_ns);
         }
         true
