@@ -250,6 +250,7 @@ proptest! {
         steps in proptest::collection::vec((0u64..3, 1u32..4), 1..40),
         patience_ns in prop_oneof![Just(u64::MAX), 0u64..4_000_000],
         is_short: bool,
+        goes_whole: bool,
     ) {
         let stated: Vec<_> = tunnels.iter().map(|it| (it.0 * 12 * MBIT, it.1 * 1_000_000)).collect();
         let mut site = site(&stated, true);
@@ -257,6 +258,9 @@ proptest! {
         let queues = TunnelQueues::<Cell<u64>>::default();
         for (number, (_, _, burst_ms, queued_ms)) in tunnels.iter().enumerate() {
             site.tunnels[number].burst_ns = burst_ms * 1_000_000;
+            if goes_whole {
+                site.tunnels[number].own_service = ServiceTime::UNKNOWN;
+            }
             queues.of[ALL][number].set(queued_ms * 1_000_000);
         }
         let class = if is_short { Class::Short } else { Class::Long };
