@@ -354,9 +354,11 @@ mod tests {
         ) {
             let mut paths = Snapshot::new(&views);
             paths.usable = PathSet::from_bits(usable);
-            let mut flow = EarliestFlow::default();
             // Also what no flow has noted: a time without a path.
-            flow.arrives_ns = now_ns.wrapping_add(ahead_ns);
+            let mut flow = EarliestFlow {
+                arrives_ns: now_ns.wrapping_add(ahead_ns),
+                ..EarliestFlow::default()
+            };
             if let Some(last) = PathId::new(last) {
                 flow.last.set(last);
             }
