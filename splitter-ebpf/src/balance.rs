@@ -14,21 +14,20 @@ use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::TcContext;
 use flow_balance::{
     Balancer, Drb, Earliest, Ecmp, LetFlow, OwnPaths, Packet, PathId, PathSet, Paths as _, Presto,
-    Rps, ShortFlows, TrPaper, silence_ns,
+    Rps, ShortFlows, TrPaper,
 };
 use splitter_policy::flow::Class;
-use splitter_policy::paths::{
-    BalancerNumber, LivePaths, PathCounters, SitePaths, TunnelQueues, wire_bytes,
-};
+use splitter_policy::paths::{BalancerNumber, LivePaths, SitePaths, TunnelQueues, wire_bytes};
 
 use crate::clock;
-use crate::pipeline::settings;
 use crate::word::KernelWord;
 
+mod account;
 pub mod redirected;
 mod slot;
 mod tr;
 
+use account::{count, counters, mark};
 use slot::FlowSlot;
 
 /// The number of the balancer of short flows, and of what is not split. The verifier knows it, and leaves out the
@@ -87,9 +86,6 @@ static PATH_FLOWS: Array<[u64; size_of::<FlowSlot>() / 8], MOST_FLOWS> = Array::
 /// What flows have in common under TR to the letter.
 #[btf_map]
 static PATH_SHORT_FLOWS: Array<ShortFlows, 1> = Array::new();
-
-#[btf_map]
-static PATH_COUNTERS: PerCpuArray<PathCounters, 1> = PerCpuArray::new();
 
 /// A flow that was silent for so long starts again.
 const IDLE_NS: u64 = 30_000_000_000;
@@ -320,6 +316,8 @@ fn short_flows() -> Option<&'static mut ShortFlows> {
 struct Asked<'a> {
     paths: LivePaths<'a, KernelWord>,
     packet: Packet,
+    /// The hash of its flow as it is, whose low bits are also those of the packet's.
+    hash: u32,
     /// As a number.
     class: u64,
     /// Where the number of the path goes.
@@ -337,6 +335,12 @@ impl Asked<'_> {
         balancer.choose(shared, flow, &self.paths, &self.packet)
     }
 
+    /// The packet's class and its bytes.
+    #[inline(always)]
+    const fn to_count(&self) -> (u64, u32) {
+        (self.class, self.packet.bytes)
+    }
+
     /// The tunnels of the packet's class.
     #[inline(always)]
     fn own_paths(&self) -> OwnPaths {
@@ -351,16 +355,12 @@ impl Asked<'_> {
     /// What is known of the packet's flow.
     #[inline(always)]
     fn slot(&self) -> Option<&'static mut FlowSlot> {
-        let place = self.packet.flow_hash as u32 & PATH_FLOW_MASK.load();
+        let place = self.hash & PATH_FLOW_MASK.load();
         let slot = PATH_FLOWS.get_ptr_mut(place)?;
         // SAFETY: the value stays mapped while the program runs, and is made of integers. A flow whose
         // packets come on several CPUs may be noted out of order.
         let slot = unsafe { &mut *slot.cast::<FlowSlot>() };
-        let now_ns = self.packet.now_ns;
-        if silence_ns(now_ns, slot.seen_ns) > IDLE_NS {
-            slot.begin_anew();
-        }
-        slot.seen_ns = now_ns;
+        slot.see(self.packet.now_ns, IDLE_NS);
         Some(slot)
     }
 }
@@ -384,17 +384,10 @@ fn asked_of(site: &'static SitePaths, scratch: &'static mut PathScratch) -> Opti
             // Its low bits are those of the hash, and its high ones as well spread.
             flow_hash: scratch.hash.wrapping_mul(0x9e37_79b9_0000_0001),
         },
+        hash: scratch.hash as u32,
         class,
         chosen: &mut scratch.path,
     })
-}
-
-#[inline(always)]
-const fn class(number: u64) -> Option<Class> {
-    match number {
-        NOT_SPLIT => None,
-        number => Some(Class::numbered(number)),
-    }
 }
 
 /// Marks the packet for the tunnel that was chosen, and puts it into the queue in front of that.
@@ -410,14 +403,16 @@ pub extern "C" fn take_path(context: *mut __sk_buff) -> u64 {
 fn take_path_of(skb: &mut __sk_buff) -> Option<()> {
     let asked = asked()?;
     let (path, is_change) = take(&asked)?;
+    mark(skb, &asked, path);
     // Only the search for the earliest arrival tells what order has cost.
-    mark_and_count(skb, &asked, path, [is_change, 0])
+    count(counters()?, asked.to_count(), path, [is_change, false]);
+    Some(())
 }
 
-/// Puts the packet into the queue in front of the tunnel that was chosen. Returns the tunnel, and 1 if its flow's last
-/// packet took another one, else 0.
+/// Puts the packet into the queue in front of the tunnel that was chosen. Returns the tunnel, and true if its flow's
+/// last packet took another one.
 #[inline(always)]
-fn take(asked: &Asked<'_>) -> Option<(PathId, u64)> {
+fn take(asked: &Asked<'_>) -> Option<(PathId, bool)> {
     if *asked.chosen == NONE {
         return None;
     }
@@ -439,34 +434,6 @@ fn take(asked: &Asked<'_>) -> Option<(PathId, u64)> {
         slot.note_flowlet(path, asked.packet.now_ns);
     }
     Some((path, slot.note(path)))
-}
-
-/// `order` has 1 or 0: if the packet changes paths, and if it is held for the sake of order.
-#[inline(always)]
-fn mark_and_count(
-    skb: &mut __sk_buff,
-    asked: &Asked<'_>,
-    path: PathId,
-    order: [u64; 2],
-) -> Option<()> {
-    let (config, class) = (&settings().config, class(asked.class));
-    let mark = match class {
-        Some(Class::Short) => config.mark_bits.applied_to(skb.mark, config.short_mark),
-        Some(Class::Long) => config.mark_bits.applied_to(skb.mark, config.long_mark),
-        None => skb.mark,
-    };
-    skb.mark = asked.paths.site().marked(mark, path);
-    count(class, asked.packet.bytes, path, order)
-}
-
-/// Counts what was chosen; `order` as in [`mark_and_count`].
-#[inline(always)]
-fn count(class: Option<Class>, bytes: u32, path: PathId, order: [u64; 2]) -> Option<()> {
-    // SAFETY: a per-CPU value, and nothing interrupts a device's ingress on its CPU.
-    let counters = unsafe { &mut *PATH_COUNTERS.get_ptr_mut(0)? };
-    counters.count(path, class, bytes);
-    counters.count_order(path, order[0], order[1]);
-    Some(())
 }
 
 #[inline(always)]

@@ -21,7 +21,10 @@ impl SharedWord for KernelWord {
     fn exchange(&self, old: u64, new: u64) -> bool {
         // SAFETY: the word is valid and aligned, and is only ever accessed by
         // atomic operations.
-        unsafe { atomic_cxchg::<u64, RELAXED, RELAXED>(self.0.as_ptr(), old, new).1 }
+        let (found, _) =
+            unsafe { atomic_cxchg::<u64, RELAXED, RELAXED>(self.0.as_ptr(), old, new) };
+        // Compared here: as a flag, the outcome is first put into a register.
+        found == old
     }
 
     #[inline(always)]

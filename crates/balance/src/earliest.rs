@@ -1,9 +1,9 @@
 //! The earliest arrival in order: [`Tr::bonding`](crate::Tr::bonding) for hosts with little memory and a
 //! small stack.
 
-use super::arithmetic::{less, unforeseen_zero};
+use super::arithmetic::unforeseen_zero;
 use super::random::draw;
-use super::{Balancer, LastPath, Packet, PathId, PathSet, Paths};
+use super::{Balancer, LastPath, MAX_PATHS, Packet, PathId, PathSet, Paths};
 
 /// Sends each packet by the path on which it arrives first and not before its flow's last one.
 ///
@@ -59,7 +59,7 @@ impl Earliest {
     /// Returns 1 if the packet arrives later for the sake of order, else 0.
     #[inline(always)]
     pub const fn is_held(self) -> u64 {
-        less(self.first_ns, self.arrives_ns)
+        (self.first_ns < self.arrives_ns) as u64
     }
 }
 
@@ -105,6 +105,9 @@ impl Balancer for EarliestArrival {
 impl EarliestArrival {
     /// Chooses the path of a packet whose flow is not to [`note`](EarliestFlow::note) it before it was
     /// sent; [`choose`](Balancer::choose) has it note it at once.
+    ///
+    /// The path of the flow's last packet comes first. Mostly it is still the best, and then no more is computed of
+    /// each other one than it takes to see that [it is not](Paths::delay_within_ns).
     #[inline(always)]
     pub fn find<P: Paths + ?Sized>(
         &self,
@@ -113,88 +116,154 @@ impl EarliestArrival {
         packet: &Packet,
     ) -> Earliest {
         let none = unforeseen_zero(packet.now_ns);
-        let unbound = match flow.last.get() {
-            Some(last) => 1 << last.index(),
-            None => u64::MAX,
-        };
-        let mut order = InOrder {
-            after_ns: flow.arrives_ns.wrapping_add(none),
-            unbound: none.wrapping_add(unbound),
+        let candidates = u64::from(paths.candidates().bits());
+        let mut best = Best {
+            in_order: Equals::of_none(none),
+            first_ns: none.wrapping_sub(1),
             none,
         };
-        let mut best = order.best(paths, packet);
-        let costs_ns = best.arrives_ns.wrapping_sub(best.first_ns);
-        if best.paths.is_empty() || costs_ns > self.patience_ns {
-            // The last one's path has failed and no other is in order, or order is too dear.
-            order.unbound = none.wrapping_add(u64::MAX);
-            best = order.best(paths, packet);
+        let (mut rest, mut after_ns) = (candidates, none);
+        if let Some(last) = flow.last.get() {
+            after_ns = none.wrapping_add(flow.arrives_ns);
+            let own = 1 << last.index();
+            if candidates & own != 0
+                && let Some(delay_ns) = paths.delay_within_ns(last, packet, u64::MAX)
+            {
+                // Nothing overtakes on the path of what went before it.
+                best.in_order.take(last, delay_ns, none);
+                best.first_ns = delay_ns;
+                rest &= !own;
+            }
         }
+        best.search(rest, after_ns, paths, packet);
+        let (mut chosen, first_ns) = (best.in_order, best.first_ns);
+        if chosen.paths == 0 || chosen.delay_ns.wrapping_sub(first_ns) > self.patience_ns {
+            // The last one's path has failed and no other is in order, or order is too dear.
+            chosen = Equals::first_of(candidates, paths, packet, none);
+        }
+        let is_one = chosen.paths & chosen.paths.wrapping_sub(1) == 0;
         Earliest {
-            path: match best.paths.only() {
-                Some(path) => path,
-                None => best.paths.pick(draw(self.seed, packet.flow_hash, 0)),
+            path: if is_one {
+                PathId::from_low_bits(chosen.path)
+            } else {
+                let equals = PathSet::from_bits(chosen.paths as u16);
+                equals.pick(draw(self.seed, packet.flow_hash, 0))
             },
-            arrives_ns: best.arrives_ns,
-            first_ns: best.first_ns,
+            arrives_ns: packet.now_ns.wrapping_add(chosen.delay_ns),
+            first_ns: packet.now_ns.wrapping_add(first_ns),
         }
     }
 }
 
-/// What keeps a packet in order: the time that it must not arrive before, and the bits of the paths that
-/// are not bound to it; and zero.
-struct InOrder {
-    after_ns: u64,
-    unbound: u64,
+/// The paths by which a packet arrives first in order, of those that were looked at.
+///
+/// The kernel's verifier tells states of a program apart by numbers that it can foresee, and would follow
+/// each way through the branches by itself: so all that is kept from one path to the next is what it
+/// knows nothing of, whatever way led there.
+struct Best {
+    in_order: Equals,
+    /// How long after it came it would arrive first if order counted for nothing.
+    first_ns: u64,
+    /// Zero.
     none: u64,
 }
 
-/// The paths by which a packet arrives first in order, and when it would arrive first without.
-struct Best {
-    arrives_ns: u64,
-    paths: PathSet,
-    first_ns: u64,
+/// Paths by which a packet arrives at the same time.
+#[derive(Clone, Copy)]
+struct Equals {
+    /// How long after it came.
+    delay_ns: u64,
+    /// A bit for each of them.
+    paths: u64,
+    /// The number of the last one that was found: to find a single bit takes the kernel's machine thirty instructions.
+    path: u64,
 }
 
-impl InOrder {
-    /// Goes once through the paths there are, with a branch for each comparison: of few tunnels nearly all
-    /// are the same from packet to packet, and a processor foresees them.
-    ///
-    /// The kernel's verifier tells states of a program apart by numbers that it can foresee, and would follow
-    /// each way through the branches by itself: so all that is kept from one path to the next is what it
-    /// knows nothing of, whatever way led there.
+impl Equals {
     #[inline(always)]
-    fn best<P: Paths + ?Sized>(&self, paths: &P, packet: &Packet) -> Best {
-        let latest_ns = u64::MAX.wrapping_add(self.none);
-        let (mut arrives_ns, mut first_ns, mut best) = (latest_ns, latest_ns, self.none);
-        let (mut rest, mut unbound) = (u64::from(paths.candidates().bits()), self.unbound);
+    const fn of_none(none: u64) -> Self {
+        Self {
+            delay_ns: none.wrapping_sub(1),
+            paths: none,
+            path: none,
+        }
+    }
+
+    /// The earliest of the paths, whatever order says. Seldom asked for: each is looked at as a whole, for the verifier follows
+    /// every way to leave one off.
+    #[inline(always)]
+    fn first_of<P: Paths + ?Sized>(mut rest: u64, paths: &P, packet: &Packet, none: u64) -> Self {
+        let mut first = Self::of_none(none);
         for path in PathId::all() {
             if rest == 0 {
                 break;
             }
             if rest & 1 != 0 {
-                let arrival_ns = paths.arrival_ns(path, packet);
-                if arrival_ns < first_ns {
-                    first_ns = arrival_ns;
-                }
-                let is_in_order = arrival_ns >= self.after_ns || unbound & 1 != 0;
-                if is_in_order && arrival_ns <= arrives_ns {
-                    if arrival_ns < arrives_ns {
-                        best = self.none;
-                    }
-                    arrives_ns = arrival_ns;
-                    best = best.wrapping_add(1 << path.index());
+                let delay_ns = paths.arrival_ns(path, packet).wrapping_sub(packet.now_ns);
+                if delay_ns <= first.delay_ns {
+                    first.take(path, delay_ns, none);
                 }
             }
             rest >>= 1;
-            unbound >>= 1;
         }
-        Best {
-            arrives_ns,
-            paths: PathSet::from_bits(best as u16),
-            first_ns,
+        first
+    }
+
+    /// Takes a path that is no later than those that are here, in the place of those that are.
+    #[inline(always)]
+    const fn take(&mut self, path: PathId, delay_ns: u64, none: u64) {
+        if delay_ns < self.delay_ns {
+            self.paths = none;
+        }
+        self.delay_ns = delay_ns;
+        self.paths = self.paths.wrapping_add(1 << path.index());
+        self.path = none.wrapping_add(path.index() as u64);
+    }
+}
+
+/// How many paths are looked at before it is asked if there are more.
+const TOGETHER: usize = 4;
+
+impl Best {
+    /// Goes once through the paths in `rest`, on which a packet must not arrive before `after_ns`; with a branch for each
+    /// comparison: of few tunnels nearly all are the same from packet to packet, and a processor foresees them.
+    #[inline(always)]
+    fn search<P: Paths + ?Sized>(
+        &mut self,
+        mut rest: u64,
+        after_ns: u64,
+        paths: &P,
+        packet: &Packet,
+    ) {
+        for group in 0..MAX_PATHS / TOGETHER {
+            if rest == 0 {
+                break;
+            }
+            for of in 0..TOGETHER {
+                let Some(path) = PathId::new(group * TOGETHER + of) else {
+                    continue;
+                };
+                // What is later than the best in order is not the first of all either.
+                let most_ns = self.in_order.delay_ns;
+                if rest >> of & 1 != 0
+                    && let Some(delay_ns) = paths.delay_within_ns(path, packet, most_ns)
+                {
+                    if delay_ns < self.first_ns {
+                        self.first_ns = delay_ns;
+                    }
+                    let is_in_order = packet.now_ns.wrapping_add(delay_ns) >= after_ns;
+                    if is_in_order && delay_ns <= most_ns {
+                        self.in_order.take(path, delay_ns, self.none);
+                    }
+                }
+            }
+            rest >>= TOGETHER;
         }
     }
 }
+
+#[cfg(test)]
+mod oracle;
 
 #[cfg(test)]
 mod tests {
@@ -250,6 +319,54 @@ mod tests {
         // Where the first one is in order, nothing is to be paid.
         let (path, is_held, _) = choose(0, 10_000_000);
         assert_eq!((path, is_held), (0, false));
+    }
+
+    /// Few different numbers, so that paths are often equal and order often at its price.
+    fn path_view() -> impl Strategy<Value = PathView> {
+        let near = (0u64..4, 0u64..4, 0u64..3).prop_map(|(far, queued, mbit)| PathView {
+            propagation_ns: 1_000_000 * far,
+            local_backlog_ns: 1_000_000 * queued,
+            service: ServiceTime::from_bits_per_second(12_000_000 * mbit),
+            ..PathView::default()
+        });
+        let any = any::<[u64; 4]>().prop_map(|[far, queued, behind, rate]| PathView {
+            propagation_ns: far,
+            local_backlog_ns: queued,
+            remote_backlog_ns: behind,
+            service: ServiceTime::from_bits_per_second(rate),
+            ..PathView::default()
+        });
+        prop_oneof![9 => near, 1 => any]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_096))]
+
+        /// Whatever the paths are, and whatever the flow has noted.
+        #[test]
+        fn chooses_bit_for_bit_as_a_search_of_all_paths(
+            views in proptest::collection::vec(path_view(), 1..=MAX_PATHS),
+            usable in prop_oneof![Just(u16::MAX), any::<u16>()],
+            (last, ahead_ns) in (0usize..=MAX_PATHS, prop_oneof![(0u64..9).prop_map(|ms| ms * 500_000), any::<u64>()]),
+            patience_ns in prop_oneof![Just(u64::MAX), Just(0), 0u64..5_000_000, Just(1_000_000)],
+            (now_ns, bytes, flow_hash) in (prop_oneof![Just(1_000_000_000), any::<u64>()], prop_oneof![Just(1_500), any::<u32>()], any::<u64>()),
+            seed: u64,
+        ) {
+            let mut paths = Snapshot::new(&views);
+            paths.usable = PathSet::from_bits(usable);
+            // Also what no flow has noted: a time without a path.
+            let mut flow = EarliestFlow {
+                arrives_ns: now_ns.wrapping_add(ahead_ns),
+                ..EarliestFlow::default()
+            };
+            if let Some(last) = PathId::new(last) {
+                flow.last.set(last);
+            }
+            let balancer = EarliestArrival { patience_ns, seed };
+            let packet = Packet { now_ns, bytes, flow_hash };
+            let found = balancer.find(&flow, &paths, &packet);
+            prop_assert_eq!(found, oracle::find(&balancer, &flow, &paths, &packet));
+        }
     }
 
     proptest! {

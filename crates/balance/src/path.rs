@@ -91,6 +91,14 @@ pub trait Paths {
         min(arrival_ns, u64::MAX - 1)
     }
 
+    /// How long after its time a packet [arrives](Self::arrival_ns). Where that is longer than `most_ns` a host may
+    /// answer `None`, as soon as it sees so.
+    #[inline(always)]
+    fn delay_within_ns(&self, path: PathId, packet: &Packet, most_ns: u64) -> Option<u64> {
+        let _ = most_ns;
+        Some(self.arrival_ns(path, packet).wrapping_sub(packet.now_ns))
+    }
+
     /// The paths to choose among: the usable ones, and all if none is.
     #[inline(always)]
     fn candidates(&self) -> PathSet {

@@ -6,10 +6,7 @@
 //! CPUs share, and adds to them by atomic operations: no packet is lost to another CPU's.
 
 use flow_balance::arithmetic::opaque;
-use flow_balance::{
-    Earliest, EarliestArrival, EarliestFlow, MAX_PATHS, Packet, PathSet, PathView, Paths,
-    ServiceTime,
-};
+use flow_balance::{MAX_PATHS, Packet, PathSet, PathView, Paths, ServiceTime};
 
 pub use flow_balance::PathId;
 
@@ -18,6 +15,7 @@ use crate::flow::Class;
 
 mod entering;
 mod heard;
+mod sending;
 
 pub use heard::{Behind, FarLeaf, Heard, Unheard, UplinkNumbers};
 
@@ -82,7 +80,7 @@ pub struct SitePaths {
     pub own: [u64; 2],
     /// A longer silence ends a flowlet, and takes a short flow off a path where short flows are counted.
     pub gap_ns: u64,
-    /// By how much later a packet may arrive for the sake of [order](EarliestArrival::patience_ns).
+    /// By how much later a packet may arrive for the sake of [order](flow_balance::EarliestArrival::patience_ns).
     pub patience_ns: u64,
     /// The bits of the kernel's mark that tell tunnels apart.
     pub mark_mask: u32,
@@ -131,7 +129,7 @@ pub struct PathCounters {
     pub bytes: [u64; MAX_PATHS],
     /// Packets by tunnel of which the one before in their flow had taken another.
     pub changes: [u64; MAX_PATHS],
-    /// Packets by tunnel that arrive later than by another one, [for the sake of order](Earliest::is_held).
+    /// Packets by tunnel that arrive later than by another one, [for the sake of order](flow_balance::Earliest::is_held).
     pub refusals: [u64; MAX_PATHS],
 }
 
@@ -191,11 +189,12 @@ const HEADERS_V6: u32 = 14 + 40 + 32;
 /// each segment that it has not [there](SitePaths::spared_bytes).
 #[inline(always)]
 pub const fn wire_bytes(bytes: u32, segments: u32, is_v6: bool, spared: u32) -> u32 {
+    let first = bytes.wrapping_sub(spared);
+    if segments <= 1 {
+        return first;
+    }
     let headers = if is_v6 { HEADERS_V6 } else { HEADERS_V4 };
-    let more = segments.saturating_sub(1);
-    bytes
-        .wrapping_sub(spared)
-        .wrapping_add(more.wrapping_mul(headers.wrapping_sub(spared)))
+    first.wrapping_add((segments - 1).wrapping_mul(headers.wrapping_sub(spared)))
 }
 
 impl SitePaths {
@@ -300,74 +299,11 @@ impl<'a, W: SharedWord, B: Behind> LivePaths<'a, W, B> {
         self.site
     }
 
-    /// Has a packet take a path on which its flow stays in order. Returns the path, and true if the queue
-    /// in front of it takes the packet.
-    #[inline(always)]
-    pub fn forward_in_order(
-        &self,
-        balancer: &EarliestArrival,
-        flow: &mut EarliestFlow,
-        packet: &Packet,
-    ) -> (PathId, bool) {
-        let earliest = balancer.find(flow, self, packet);
-        let is_taken = self.send_in_order(earliest, packet.bytes, flow);
-        (earliest.path, is_taken)
-    }
-
-    /// Puts a packet into the queue in front of the path that was [found](EarliestArrival::find), and has
-    /// its flow note it if the queue takes it. Returns true if so. The second step of
-    /// [`forward_in_order`](Self::forward_in_order), for hosts that do something between both.
-    ///
-    /// A packet that is dropped there leaves its place to the next one, which may arrive earlier than it
-    /// would have: earlier, too, than the last packet that really went, by another path.
-    #[inline(always)]
-    pub fn send_in_order(&self, found: Earliest, bytes: u32, flow: &mut EarliestFlow) -> bool {
-        let is_taken = self.send(found.path, bytes);
-        if is_taken {
-            flow.note(found);
-        }
-        is_taken
-    }
-
-    /// Puts a packet into the queue in front of a tunnel. Where that is full already it is dropped
-    /// there, and so not counted. Returns true if it was put there.
-    #[inline(always)]
-    pub fn send(&self, path: PathId, bytes: u32) -> bool {
-        let index = path.index();
-        let (tunnel, now_ns) = (&self.site.tunnels[index], self.now_ns);
-        let (first, all) = (&self.queues.of[FIRST][index], &self.queues.of[ALL][index]);
-        let (first_ns, all_ns) = (first.get(), all.get());
-        let is_full = if self.waits_for == FIRST {
-            first_ns > now_ns.saturating_add(tunnel.queue_ns)
-        } else {
-            all_ns > first_ns.max(now_ns).saturating_add(tunnel.queue_ns)
-        };
-        if is_full {
-            return false;
-        }
-        let service_ns = tunnel.service.of(bytes as u64);
-        add(all, all_ns, now_ns, service_ns);
-        if self.waits_for == FIRST {
-            add(first, first_ns, now_ns, service_ns);
-        }
-        true
-    }
-
     /// When the last byte in front of each tunnel would have left that a packet waits for, by the rate alone.
     #[inline(always)]
     fn free_at_ns(&self, path: PathId) -> u64 {
         self.queues.of[self.waits_for][path.index()].get()
     }
-}
-
-/// Lets a queue that was empty when it was read begin at `now_ns`, and adds to it. If the exchange fails
-/// another CPU has added to it meanwhile.
-#[inline(always)]
-fn add<W: SharedWord>(queue: &W, free_at_ns: u64, now_ns: u64, service_ns: u64) {
-    if free_at_ns < now_ns {
-        queue.exchange(free_at_ns, now_ns);
-    }
-    queue.add(service_ns);
 }
 
 impl<W: SharedWord, B: Behind> Paths for LivePaths<'_, W, B> {
@@ -411,6 +347,28 @@ impl<W: SharedWord, B: Behind> Paths for LivePaths<'_, W, B> {
             .wrapping_add(tunnel.propagation_ns)
             .wrapping_add(self.behind.backlog_ns(path, packet.now_ns))
             .wrapping_add(tunnel.own_service.of(packet.bytes as u64))
+    }
+
+    /// The same sum, left off once it is too long: by the tunnel's length alone, which takes one number of memory, or by
+    /// what waits in front of it.
+    #[inline(always)]
+    fn delay_within_ns(&self, path: PathId, packet: &Packet, most_ns: u64) -> Option<u64> {
+        let tunnel = &self.site.tunnels[path.index()];
+        let mut delay_ns = tunnel.propagation_ns;
+        if delay_ns > most_ns {
+            return None;
+        }
+        let begins_ns = packet.now_ns.wrapping_add(tunnel.burst_ns);
+        let free_at_ns = self.free_at_ns(path);
+        if free_at_ns > begins_ns {
+            delay_ns = delay_ns.wrapping_add(free_at_ns.wrapping_sub(begins_ns));
+            if delay_ns > most_ns {
+                return None;
+            }
+        }
+        let behind_ns = self.behind.backlog_ns(path, packet.now_ns);
+        let own_ns = tunnel.own_service.of(packet.bytes as u64);
+        Some(delay_ns.wrapping_add(behind_ns).wrapping_add(own_ns))
     }
 }
 

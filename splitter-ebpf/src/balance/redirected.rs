@@ -13,9 +13,9 @@ use splitter_policy::next_hop::{TunnelHop, TunnelHops};
 use splitter_policy::paths::BalancerNumber;
 use splitter_policy::routing_key::RoutingKey;
 
+use super::account::{count, counters};
 use super::{
-    NONE, NOT_SPLIT, PathScratch, SITE_PATHS, ask, asked, balancer_of, class, count, is_used,
-    scratch, take, tr,
+    NONE, NOT_SPLIT, PathScratch, SITE_PATHS, ask, asked, balancer_of, is_used, scratch, take, tr,
 };
 use crate::clock;
 use crate::pipeline::settings;
@@ -134,7 +134,7 @@ pub fn is_of_chosen(device: u32) -> bool {
 pub extern "C" fn take_noted() -> u64 {
     let taken = asked().and_then(|asked| {
         let (path, is_change) = take(&asked)?;
-        *asked.chosen = taken(path, [is_change, 0]);
+        *asked.chosen = taken(path, [is_change, false]);
         Some(())
     });
     taken.map_or(0, |()| 1)
@@ -144,10 +144,10 @@ pub extern "C" fn take_noted() -> u64 {
 const IS_CHANGE: u32 = 32;
 const IS_HELD: u32 = 33;
 
-/// Notes a path that was taken; `order` as in [`super::mark_and_count`].
+/// Notes a path that was taken; `order` as in [`count`].
 #[inline(always)]
-pub(super) const fn taken(path: PathId, order: [u64; 2]) -> u64 {
-    path.index() as u64 | order[0] << IS_CHANGE | order[1] << IS_HELD
+pub(super) const fn taken(path: PathId, order: [bool; 2]) -> u64 {
+    path.index() as u64 | (order[0] as u64) << IS_CHANGE | (order[1] as u64) << IS_HELD
 }
 
 /// Counts a packet that was put into the tunnel that it has chosen. Not where that is chosen: what goes by the stack after
@@ -156,8 +156,14 @@ pub(super) const fn taken(path: PathId, order: [u64; 2]) -> u64 {
 pub fn count_chosen() -> Option<()> {
     let scratch = scratch()?;
     let (path, bits) = (PathId::from_low_bits(scratch.path), scratch.path);
-    let order = [bits >> IS_CHANGE & 1, bits >> IS_HELD & 1];
-    count(class(scratch.class), scratch.bytes as u32, path, order)
+    let order = [bits >> IS_CHANGE & 1 != 0, bits >> IS_HELD & 1 != 0];
+    count(
+        counters()?,
+        (scratch.class, scratch.bytes as u32),
+        path,
+        order,
+    );
+    Some(())
 }
 
 /// The next hops of the family of a packet that was noted, and how that begins.

@@ -16,8 +16,9 @@ use splitter_policy::paths::{
 };
 use splitter_policy::sites::SiteKey;
 
+use super::account::{count, counters, mark};
 use super::redirected::taken;
-use super::{Asked, ETH_P_IPV6, SEED, asked, asked_of, is_used, look, mark_and_count};
+use super::{Asked, ETH_P_IPV6, SEED, asked, asked_of, is_used, look};
 use crate::word::KernelWord;
 
 /// The fabric's map of what spines have reported, by the number of the leaf that their ports lead to.
@@ -146,7 +147,10 @@ fn forward_in_order<B: Behind>(
     paths.send_in_order(earliest, asked.packet.bytes, &mut flow.order);
     // SAFETY: the context is the one that the kernel passed to the program.
     let skb = unsafe { &mut *context };
-    mark_and_count(skb, &asked, path, [slot.note(path), earliest.is_held()])?;
+    mark(skb, &asked, path);
+    let counters = counters()?;
+    let order = [slot.note(path), earliest.is_held() != 0];
+    count(counters, asked.to_count(), path, order);
     Some(path)
 }
 
@@ -177,7 +181,7 @@ fn choose_in_order(asked: Asked<'_>) -> Option<()> {
     earliest.path = PathId::from_low_bits(unsafe { (&raw const *asked.chosen).read_volatile() });
     let path = earliest.path;
     paths.send_in_order(earliest, asked.packet.bytes, &mut flow.order);
-    *asked.chosen = taken(path, [slot.note(path), earliest.is_held()]);
+    *asked.chosen = taken(path, [slot.note(path), earliest.is_held() != 0]);
     Some(())
 }
 
@@ -197,7 +201,7 @@ pub extern "C" fn find_far_leaf(context: *mut __sk_buff) -> u64 {
 fn far_leaf(context: *mut __sk_buff) -> Option<u32> {
     let asked = asked()?;
     let flow: &mut TrFlow = asked.slot()?.flow();
-    let (hash, now_ns) = (asked.packet.flow_hash as u32, asked.packet.now_ns);
+    let (hash, now_ns) = (asked.hash, asked.packet.now_ns);
     if let Some(leaf) = flow.far.get(hash, now_ns) {
         return leaf;
     }

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod entering;
+mod sending;
 
 const MBIT: u64 = 1_000_000;
 
@@ -218,6 +219,61 @@ proptest! {
         let of = || LivePaths::new(&site, &queues, Some(Class::Short), now_ns);
         let packet = Packet { now_ns, bytes, flow_hash: 1 };
         prop_assert_eq!(of().arrival_ns(path(0), &packet), Views(of()).arrival_ns(path(0), &packet));
+    }
+
+    /// Left off or not, by the numbers that the whole sum has.
+    #[test]
+    fn delay_is_told_where_it_is_within_what_was_asked(
+        (propagation_ns, burst_ns, rate) in (0u64..4_000_000, 0u64..3_000_000, 1u64..1_000),
+        (free_at_ns, now_ns) in (0u64..9_000_000, 0u64..9_000_000),
+        most_ns in prop_oneof![0u64..9_000_000, Just(u64::MAX)],
+        bytes in 60u32..65_536,
+    ) {
+        let mut site = site(&[(rate * MBIT, propagation_ns)], false);
+        site.tunnels[0].burst_ns = burst_ns;
+        let queues = TunnelQueues::<Cell<u64>>::default();
+        queues.of[ALL][0].set(free_at_ns);
+        let paths = LivePaths::new(&site, &queues, Some(Class::Long), now_ns);
+        let packet = Packet { now_ns, bytes, flow_hash: 1 };
+        let whole_ns = paths.arrival_ns(path(0), &packet) - now_ns;
+        match paths.delay_within_ns(path(0), &packet, most_ns) {
+            Some(delay_ns) => prop_assert_eq!(delay_ns, whole_ns),
+            None => prop_assert!(whole_ns > most_ns),
+        }
+    }
+
+    /// What of the tunnels is left off changes no choice.
+    #[test]
+    fn flow_takes_the_tunnel_that_whole_sums_have_it_take(
+        tunnels in proptest::collection::vec((1u64..4, 0u64..4, 0u64..3, 0u64..5), 1..=MAX_PATHS),
+        usable: u64,
+        steps in proptest::collection::vec((0u64..3, 1u32..4), 1..40),
+        patience_ns in prop_oneof![Just(u64::MAX), 0u64..4_000_000],
+        is_short: bool,
+        goes_whole: bool,
+    ) {
+        let stated: Vec<_> = tunnels.iter().map(|it| (it.0 * 12 * MBIT, it.1 * 1_000_000)).collect();
+        let mut site = site(&stated, true);
+        site.usable = usable;
+        let queues = TunnelQueues::<Cell<u64>>::default();
+        for (number, (_, _, burst_ms, queued_ms)) in tunnels.iter().enumerate() {
+            site.tunnels[number].burst_ns = burst_ms * 1_000_000;
+            if goes_whole {
+                site.tunnels[number].own_service = ServiceTime::UNKNOWN;
+            }
+            queues.of[ALL][number].set(queued_ms * 1_000_000);
+        }
+        let class = if is_short { Class::Short } else { Class::Long };
+        let balancer = EarliestArrival { patience_ns, seed: 0 };
+        let (mut flow, mut now_ns) = (EarliestFlow::default(), 1_000_000);
+        for (gap_ms, segments) in steps {
+            now_ns += gap_ms * 500_000;
+            let paths = || LivePaths::new(&site, &queues, Some(class), now_ns);
+            let packet = Packet { now_ns, bytes: segments * 1_500, flow_hash: 7 };
+            let found = balancer.find(&flow, &paths(), &packet);
+            prop_assert_eq!(found, balancer.find(&flow, &Views(paths()), &packet));
+            paths().send_in_order(found, packet.bytes, &mut flow);
+        }
     }
 
     /// One flow over tunnels that are FIFOs of the stated rates and delays: each packet arrives after
