@@ -1,10 +1,11 @@
 //! What each command does. A command prints its result and returns the exit code.
 
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 
 use flow_cli::{ExitCode, exit_code};
 use flow_telemetry::otlp::OtlpError;
-use splitter_config::{Config, ConfigError, ConfigFile, Overrides, SetError};
+use splitter_config::{Config, ConfigError, ConfigFile, Location, Overrides, SetError};
 use splitter_control::{Answer, ControlError, Reason, Request, Unconfirmed, ask};
 use splitter_failover::HealthMonitorError;
 use splitter_instance::fabric::FabricError;
@@ -62,10 +63,30 @@ pub(crate) fn load_or_recover(cli: &Cli) -> Result<Config, ConfigError> {
     })
 }
 
+/// Returns the directory of the instance whose agent is asked: the one that the file tells, right or wrong as it is otherwise,
+/// or else that of the instance that was brought up with it.
+///
+/// # Errors
+/// Where a file that was named cannot be read and no instance was brought up with it: a mistyped path never means another
+/// instance.
+pub(crate) fn agent_directory(cli: &Cli) -> Result<PathBuf, ConfigError> {
+    let path = cli.config_path();
+    if let Ok(text) = std::fs::read_to_string(path) {
+        return Ok(Location::in_text(&text).directory);
+    }
+    match (recover(path), cli.named_config()) {
+        (Some(config), _) => Ok(config.instance_dir()),
+        (None, None) => Ok(Location::in_text("").directory),
+        (None, Some(path)) => Config::load(path).map(|config| config.instance_dir()),
+    }
+}
+
 /// The configuration that ought to be in force.
 pub(crate) struct InForce {
     pub(crate) config: Config,
-    /// What was set in the agent that runs.
+    /// The process id of the agent that runs.
+    pub(crate) agent: Option<u32>,
+    /// What was set in that.
     pub(crate) set: Overrides,
     /// The change that the agent takes back unless it is confirmed.
     pub(crate) unconfirmed: Option<Unconfirmed>,
@@ -84,6 +105,7 @@ pub(crate) fn in_force_or_recover(cli: &Cli) -> anyhow::Result<InForce> {
         Ok(file) => Ok(in_force(file)),
         Err(_) => Ok(InForce {
             config: load_or_recover(cli)?,
+            agent: None,
             set: Overrides::new(),
             unconfirmed: None,
         }),
@@ -91,16 +113,17 @@ pub(crate) fn in_force_or_recover(cli: &Cli) -> anyhow::Result<InForce> {
 }
 
 fn in_force(file: ConfigFile) -> InForce {
-    let (set, unconfirmed) = match ask(&file.config.instance_dir(), Request::Show {}) {
-        Ok(Answer::Shown(shown)) => (shown.overrides, shown.unconfirmed),
+    let (agent, set, unconfirmed) = match ask(&file.config.instance_dir(), Request::Show {}) {
+        Ok(Answer::Shown(shown)) => (Some(shown.pid), shown.overrides, shown.unconfirmed),
         // Nobody there, or not for us: then the file is all there is.
-        _ => (Overrides::new(), None),
+        _ => (None, Overrides::new(), None),
     };
     let text = unconfirmed.as_ref().map_or(&file.text, |it| &it.text);
     // A file that was changed since may not bear them; it has the last word.
     let config = Config::parse_with(text, &set).unwrap_or(file.config);
     InForce {
         config,
+        agent,
         set,
         unconfirmed,
     }

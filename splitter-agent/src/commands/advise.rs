@@ -11,9 +11,9 @@ use anyhow::{Context as _, Result};
 use flow_cli::{group_thousands, print, print_json};
 use flow_report::Table;
 use splitter_advise::{Advice, Expected, Question, ThresholdUnit, Traffic, Verdict, advise, file};
-use splitter_config::Location;
 use splitter_control::{Answer, ControlError, Request, ask};
 
+use super::agent_directory;
 use crate::cli::{AdviseArgs, Cli};
 
 /// Prints what the agent, or a file, recommends.
@@ -21,13 +21,10 @@ pub(crate) fn run(cli: &Cli, args: &AdviseArgs) -> Result<()> {
     let advice = match (&args.sizes, &args.recording) {
         (Some(path), _) => offline(path, args)?,
         (None, Some(path)) => recording::advice(path, args)?,
-        (None, None) => {
-            let location = Location::in_file(cli.config_path());
-            match ask(&location.directory, Request::Advise {})? {
-                Answer::Advised(advice) => *advice,
-                _ => return Err(ControlError::Answer.into()),
-            }
-        }
+        (None, None) => match ask(&agent_directory(cli)?, Request::Advise {})? {
+            Answer::Advised(advice) => *advice,
+            _ => return Err(ControlError::Answer.into()),
+        },
     };
     if cli.json {
         print_json(&advice)

@@ -3,9 +3,10 @@
 use anyhow::{Result, anyhow};
 use flow_cli::{print, print_json};
 use serde_json::json;
-use splitter_config::{Config, Location, overrides};
+use splitter_config::{Config, overrides};
 use splitter_control::{Answer, Changed, ControlError, Request, ask};
 
+use super::agent_directory;
 use crate::cli::{Cli, ReloadArgs, SetArgs};
 use crate::settings;
 
@@ -49,8 +50,7 @@ pub(super) fn change(cli: &Cli, request: Request) -> Result<Changed> {
 /// Asks the agent of the instance that the file is about.
 pub(super) fn asked(cli: &Cli, request: Request) -> Result<Answer> {
     // The agent judges the file; here it only has to tell where the agent is.
-    let location = Location::in_file(cli.config_path());
-    match ask(&location.directory, request) {
+    match ask(&agent_directory(cli)?, request) {
         Ok(answer) => Ok(answer),
         Err(error @ ControlError::NotRunning { .. }) => {
             // A file that is wrong may well have led to the wrong place.

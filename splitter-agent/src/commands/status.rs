@@ -69,6 +69,15 @@ struct Status {
     followed: Vec<FollowedPrefixes>,
     /// What the agent that watches the tunnels reports; none while there is no such agent.
     health: Option<Report>,
+    #[serde(skip)]
+    silent_agent: Option<SilentAgent>,
+}
+
+/// An agent that runs and does not report how the tunnels are.
+struct SilentAgent {
+    pid: u32,
+    /// Where it would.
+    directory: PathBuf,
 }
 
 /// How flows lie in their table, and what became of them when the programs were last replaced.
@@ -121,6 +130,10 @@ pub(crate) async fn status(in_force: InForce, json: bool) -> Result<()> {
     // An agent that runs waits for what is not there.
     let instance = Instance::new(in_force.config)?.with_what_is_there();
     let mut status = look(&instance, in_force.set).await?;
+    status.silent_agent = in_force.agent.map(|pid| SilentAgent {
+        pid,
+        directory: instance.config().instance_dir(),
+    });
     status.unconfirmed = in_force.unconfirmed.map(|change| Waiting {
         file: change.source,
         remaining_s: change.remaining_s,
@@ -206,6 +219,7 @@ async fn look(instance: &Instance, set: Overrides) -> Result<Status> {
             false => Vec::new(),
         },
         health: health(config, dataplane.is_some()),
+        silent_agent: None,
         attached,
     })
 }
@@ -347,9 +361,14 @@ fn show(status: &Status) -> Result<()> {
     if status.shadow {
         print("  a shadow: nothing is marked or routed; below is what would have been")?;
     }
-    match &status.health {
-        Some(report) => super::tunnels::show(report)?,
-        None => print("  nobody watches the tunnels; `splitter run` would")?,
+    match (&status.health, &status.silent_agent) {
+        (Some(report), _) => super::tunnels::show(report)?,
+        (None, Some(SilentAgent { pid, directory })) => print(format_args!(
+            "  how the tunnels are is not known: the agent that runs, process {pid}, has written nothing of it to {} for 5 s; \
+             is that full? Its log says more",
+            directory.display()
+        ))?,
+        (None, None) => print("  nobody watches the tunnels; `splitter run` would")?,
     }
     print("")?;
     let mut traffic = Table::new(["class and tunnel", "packets", "bytes"]);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use flow_testbed::require::skip;
 use nix::sys::signal::Signal;
 use nobody::{as_nobody, open_to_everybody};
+use serde_json::Value;
 use site::{Connection, Site, on_site, stderr, stdout, within};
 
 /// The kernel's numbers of the modes.
@@ -187,6 +188,44 @@ fn add_bridge(site: &Site, test: &str) -> bool {
     let key = "net.ipv6.conf.br0.disable_ipv6";
     site.border().sysctl(key, "1").expect("it is there");
     true
+}
+
+#[test]
+fn port_of_a_bridge_is_told_to_be_none_that_rules_select() {
+    on_site(|site| {
+        if !add_bridge(
+            site,
+            "port_of_a_bridge_is_told_to_be_none_that_rules_select",
+        ) {
+            return;
+        }
+        let border = site.border();
+        border
+            .run("ip link set gen0 master br0")
+            .expect("it is there");
+        let plan = site.json(&["plan"]);
+        let notes = plan["plan"]["routes"]["notes"].to_string();
+        assert!(notes.contains("gen0 is a port of br0"), "{notes}");
+        let checks: Value =
+            serde_json::from_slice(&site.splitter(&["doctor", "--json"]).stdout).expect("JSON");
+        let checks = checks.as_array().expect("a list");
+        let found = checks.iter().find(|it| it["check"] == "rules for gen0");
+        assert_eq!(found.expect("it is checked")["status"], "fail");
+        assert!(!checks.iter().any(|it| it["check"] == "rules for lan0"));
+    });
+}
+
+#[test]
+fn tunnel_that_is_down_is_named_before_the_kernel_refuses_it() {
+    on_site(|site| {
+        let notes = || site.json(&["plan"])["plan"]["routes"]["notes"].to_string();
+        assert!(!notes().contains("is down"), "{}", notes());
+        site.border()
+            .run("ip link set tun1 down")
+            .expect("it is there");
+        assert!(notes().contains("tun1 is down"), "{}", notes());
+        site.refused(&["up"], 1);
+    });
 }
 
 #[test]

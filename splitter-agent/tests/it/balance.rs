@@ -6,6 +6,7 @@ mod by_class;
 mod by_dscp;
 mod by_hash;
 mod by_redirect;
+mod changed;
 
 use std::time::Duration;
 

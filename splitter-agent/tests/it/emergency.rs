@@ -70,12 +70,18 @@ fn missing_file_is_known_by_its_path_and_no_other_means_the_instance() {
         assert_eq!(site.json(&["status"])["up"], true);
         assert_eq!(site.json(&["status"])["owner"], "run");
         site.refused(&["down"], 5);
+        assert_eq!(site.json(&["set", "threshold", "60"])["applied"], true);
+        assert_eq!(site.json(&["advise"])["verdict"], "too_few_flows");
 
-        let mut mistyped = site.border().command(crate::support::site::BINARY);
-        let nowhere = site.path("splitter.tml");
-        mistyped.arg("--config").arg(nowhere).arg("status");
-        let output = crate::support::site::output(mistyped);
-        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        for command in ["status", "advise", "set threshold 70"] {
+            let mut mistyped = site.border().command(crate::support::site::BINARY);
+            let nowhere = site.path("splitter.tml");
+            mistyped.arg("--config").arg(nowhere);
+            mistyped.args(command.split(' '));
+            let output = crate::support::site::output(mistyped);
+            // Not the agent of whoever has no file, either.
+            assert_eq!(output.status.code(), Some(3), "{command}: {output:?}");
+        }
 
         std::fs::rename(away, site.config()).expect("a file");
         assert!(daemon.end(Signal::SIGTERM).success());

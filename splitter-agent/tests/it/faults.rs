@@ -14,7 +14,7 @@ use flow_testbed::require;
 use flow_testbed::require::Requirement::{File, Program};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::Signal;
-use site::{Connection, Site, on_site, within};
+use site::{Connection, Site, on_site, stdout, within};
 use splitter_config::PacketLog;
 use splitter_datapath::Object;
 
@@ -177,6 +177,13 @@ fn full_disk_keeps_up_from_beginning_and_not_from_ending() {
             (site.routing() == set_up).then_some(())
         });
         assert_eq!(site.get("/ready").expect("it answers").0, 200);
+        // It watches the tunnels, and cannot tell others of it.
+        site.wait_for("status to say so", || {
+            let said = stdout(&site.splitter(&["status"]));
+            assert!(!said.contains("nobody watches"), "{said}");
+            said.contains("has written nothing of it").then_some(())
+        });
+        assert_eq!(daemon.log().matches("health_not_noted").count(), 1);
 
         daemon.end(Signal::SIGKILL);
         site.json(&["down"]);

@@ -71,6 +71,7 @@ mod sharing_steered;
 mod site_routes;
 mod sites;
 mod slow_flows;
+mod start_signals;
 mod status_page;
 mod steering;
 mod steering_over_tunnels;

@@ -104,7 +104,7 @@ section! {
         .examples(&["[\"eth0\"]"])
         .trade_off(
             "What the router itself sends is not split. They must be Ethernet, not `lo` and not a \
-             tunnel's device.",
+             tunnel's device. Of a port of a bridge or a bond, name the bridge or the bond.",
         );
 
         /// Flows are classified and measured only: nothing is marked, and no rule or route is

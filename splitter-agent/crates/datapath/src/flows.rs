@@ -1,7 +1,7 @@
 //! The flow table as people and metrics see it, and the sweep that keeps it tidy.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -195,7 +195,11 @@ impl fmt::Display for FlowRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, destination) = (self.source, self.destination);
         match (self.source_port, self.destination_port) {
-            (Some(from), Some(to)) => write!(f, "{source}:{from} -> {destination}:{to}")?,
+            // As `explain` takes them: with IPv6 in brackets.
+            (Some(from), Some(to)) => {
+                let [from, to] = [(source, from), (destination, to)].map(SocketAddr::from);
+                write!(f, "{from} -> {to}")?;
+            }
             _ => write!(f, "{source} -> {destination}")?,
         }
         if self.protocol != TCP {
@@ -211,7 +215,7 @@ impl fmt::Display for FlowRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use splitter_policy::flow::FlowKeyV4;
+    use splitter_policy::flow::{FlowKeyV4, FlowKeyV6};
 
     #[test]
     fn flows_are_called_by_what_their_protocol_has() {
@@ -228,5 +232,21 @@ mod tests {
         assert_eq!(name(protocol::UDP), "10.0.0.1:80 -> 10.0.1.1:443 udp");
         assert_eq!(name(protocol::ESP), "10.0.0.1 -> 10.0.1.1 esp 0x005001bb");
         assert_eq!(name(protocol::GRE), "10.0.0.1 -> 10.0.1.1 gre 0x005001bb");
+    }
+
+    #[test]
+    fn ports_are_told_from_addresses_of_ipv6() {
+        let halves = |last: u8| {
+            let low = [0, 0, 0, 0, 0, 0, 0, last];
+            [[0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0], low].map(u64::from_ne_bytes)
+        };
+        let key = FlowKey::V6(FlowKeyV6 {
+            source: halves(1),
+            destination: halves(2),
+            ports: u32::from_ne_bytes([0, 80, 1, 187]),
+            protocol: protocol::TCP.into(),
+        });
+        let row = FlowRow::new(&key, &FlowEntry::default(), 0);
+        assert_eq!(row.to_string(), "[2001:db8::1]:80 -> [2001:db8::2]:443");
     }
 }

@@ -43,6 +43,7 @@ pub mod tap;
 mod targets;
 mod tc;
 mod tunnel_hops;
+mod undisturbed;
 
 pub use attach::AttachedMode;
 pub use calibrate::CalibrationError;

@@ -23,6 +23,7 @@ use super::names::{
 };
 use super::shapes::Shape;
 use super::table_note::TableNote;
+use super::undisturbed::Undisturbed;
 use super::{KernelError, Object, Pins, TableSizes, calibrate, raw, reverse, site_paths};
 
 /// How a program is to be loaded.
@@ -52,6 +53,7 @@ pub(super) fn load(
     options: &LoadOptions,
     kept: &KeptMaps,
 ) -> Result<(), KernelError> {
+    let _undisturbed = Undisturbed::begin();
     let mut present = kept.clone();
     if let (None, Some(node)) = (kept.layout, options.numa_node) {
         create_on_node(pins, options.tables, node)?;

@@ -30,6 +30,7 @@ pub(super) async fn examine(
             Ok(interface) => {
                 checks.extend(lan(interface, config, ours.as_deref()).await);
                 checks.extend(taken_away(interface, &interfaces));
+                checks.extend(port(interface, &interfaces));
             }
             Err(error) => checks.push(Check::fail(
                 format!("interface {name}"),
@@ -134,6 +135,18 @@ fn taken_away(interface: &Interface, interfaces: &Interfaces) -> Option<Check> {
     })
 }
 
+/// A port of something else: its packets are classified, and the rules, which select the interface, do not see them.
+fn port(interface: &Interface, interfaces: &Interfaces) -> Option<Check> {
+    let (port, seen) = (&interface.name, &interfaces.seen_as(interface)?.name);
+    Some(Check::fail(
+        format!("rules for {port}"),
+        format!(
+            "it is a port of {seen}: what comes in there is taken to come by {seen}, and is not split"
+        ),
+        format!("name {seen} in its place in `lan`"),
+    ))
+}
+
 fn ethernet(interface: &Interface) -> Check {
     let check = format!("TC ingress on {}", interface.name);
     match interface.is_ethernet {
@@ -222,19 +235,32 @@ fn spread(config: &Config) -> Vec<Check> {
 fn mtu(interfaces: &Interfaces, config: &Config) -> Check {
     let mtu = |name: &InterfaceName| interfaces.named(name).ok().map(|interface| interface.mtu);
     let tunnels = config.tunnels().map(|(_, tunnel)| &tunnel.device);
-    let smallest = tunnels.filter_map(mtu).min();
+    let tunnels: Vec<_> = tunnels.filter_map(mtu).collect();
+    let (smallest, widest) = (tunnels.iter().min().copied(), tunnels.iter().max().copied());
     let largest = config.lan.iter().filter_map(mtu).max();
     match (largest, smallest) {
         (Some(lan), Some(tunnel)) if lan > tunnel => Check::warn(
             "MTU",
             format!("packets of the site may have {lan} bytes, a tunnel carries {tunnel}"),
-            "clamp the TCP segment size to the path (nft: tcp option maxseg size set rt mtu), or \
-             raise the tunnel's MTU",
+            clamp(tunnel, widest > smallest),
         ),
         (Some(lan), Some(tunnel)) => {
             Check::ok("MTU", format!("{lan} at the site, {tunnel} in the tunnels"))
         }
         _ => Check::warn("MTU", "not comparable without the interfaces", "see above"),
+    }
+}
+
+/// How segments are kept as short as tunnels are. The path of a SYN is that of the tunnel in which it leaves.
+fn clamp(smallest: u32, do_differ: bool) -> String {
+    const HEADERS_OF_IPV6_AND_TCP: u32 = 60;
+    match do_differ {
+        false => "clamp the TCP segment size to the path (nft: tcp option maxseg size set rt mtu), or raise the tunnel's MTU".to_owned(),
+        true => format!(
+            "clamp the TCP segment size to the smallest tunnel (nft: tcp option maxseg size set {}; `rt mtu` is that of the tunnel \
+             in which a connection opens), or give all tunnels one MTU",
+            smallest.saturating_sub(HEADERS_OF_IPV6_AND_TCP)
+        ),
     }
 }
 
@@ -282,7 +308,10 @@ async fn policy(netlink: &Netlink, config: &Config) -> Vec<Check> {
     let planned = match plan {
         Ok(plan) if plan.is_in_place() => Check::ok(CHECK, "all in place"),
         Ok(plan) => {
-            let detail = format!("free; `splitter plan` shows {} steps", plan.actions.len());
+            let detail = format!(
+                "free; `splitter plan` shows {} rules and routes",
+                plan.actions.len()
+            );
             Check::ok(CHECK, detail)
         }
         Err(PlanError::NoSuchInterface(_)) => {
@@ -332,6 +361,12 @@ async fn routing(netlink: &Netlink, config: &Config, is_up: bool) -> Vec<Check> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tunnels_of_unequal_mtu_need_the_segment_size_of_the_smallest() {
+        assert!(clamp(1420, false).contains("rt mtu"));
+        assert!(clamp(1420, true).contains("maxseg size set 1360;"));
+    }
 
     #[test]
     fn keys_of_vlans_have_no_more_parts() {

@@ -158,8 +158,7 @@ impl HealthMonitor {
                 woken = self.now();
             }
             if has_link_event || woken.saturating_sub(self.looked) >= LOOK_INTERVAL {
-                let instance = Arc::clone(&in_force.borrow());
-                self.tell_delays(&instance, lock).await;
+                self.tell_delays(&in_force, lock).await;
                 self.read_links(woken).await;
                 resolve_next_hops(&self.config, &self.monitored, &self.netlink).await;
             }
@@ -284,15 +283,19 @@ impl HealthMonitor {
     }
 
     /// Has packets choose among the tunnels by what probes measure: half of the shortest round trip.
-    async fn tell_delays(&self, instance: &Instance, lock: &Lock) {
+    async fn tell_delays(&self, in_force: &watch::Receiver<Arc<Instance>>, lock: &Lock) {
         if self.config.balancers().is_none() {
             return;
         }
         let monitored = self.monitored.iter();
+        let measured = |it: &MonitoredTunnel| {
+            let round_trip = it.watch.prober()?.measure().shortest_round_trip()?;
+            Some(round_trip / 2)
+        };
         let delays: Vec<_> = monitored
-            .map(|it| Some(it.watch.prober()?.measure().shortest_round_trip()? / 2))
+            .map(|it| (it.device.clone(), measured(it)))
             .collect();
-        if let Err(error) = instance.set_measured_delays(lock, &delays).await {
+        if let Err(error) = Instance::set_measured_delays(in_force, lock, &delays).await {
             tracing::debug!(%error, "packets choose among the tunnels by what was measured before");
         }
     }

@@ -1,7 +1,6 @@
 //! The remote sites: a monitor watches each, and what they find together is published here.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,6 +85,7 @@ impl HealthMonitors {
             monitors.map(|it| it.run(in_force.clone(), lock)).collect();
         let mut ticks = interval(WRITE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_noted = true;
         loop {
             tokio::select! {
                 Some(site) = running.next() => {
@@ -101,7 +101,14 @@ impl HealthMonitors {
                 watched.insert(monitor.site().clone());
                 running.push(monitor.run(in_force.clone(), lock));
             }
-            publish(&shared, &directory, readiness);
+            publish(&shared, readiness);
+            let was_noted = std::mem::replace(&mut is_noted, true);
+            if let Err(error) = shared.report.write(&directory) {
+                is_noted = false;
+                if was_noted {
+                    tracing::warn!(event = "health_not_noted", %error, "`splitter status` will not know how the tunnels are");
+                }
+            }
         }
     }
 }
@@ -128,13 +135,10 @@ async fn added(
     added
 }
 
-fn publish(shared: &Shared, directory: &Path, readiness: &Readiness) {
+fn publish(shared: &Shared, readiness: &Readiness) {
     match (shared.report.unready(), shared.report.degraded()) {
         (problems, _) if !problems.is_empty() => readiness.fail(TUNNELS, problems),
         (_, lacking) if !lacking.is_empty() => readiness.degrade(TUNNELS, lacking),
         _ => readiness.ok(TUNNELS),
-    }
-    if let Err(error) = shared.report.write(directory) {
-        tracing::debug!(%error, "`splitter status` will not know the tunnels' health");
     }
 }

@@ -1,12 +1,14 @@
 //! The tunnels that packets choose among, as the kernel program is told of them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use splitter_config::SteeringMode;
+use splitter_config::{SteeringMode, Tunnel};
 use splitter_datapath::{Dataplane, Targets, follow_delays, site_paths};
-use splitter_netlink::{Interface, Interfaces};
+use splitter_netlink::{Interface, InterfaceName, Interfaces};
 use splitter_policy::paths::SitePaths;
 use splitter_steering::Placement;
+use tokio::sync::watch;
 
 use crate::{Instance, InstanceError, Lock};
 
@@ -78,25 +80,40 @@ impl Instance {
         Ok(Some(paths))
     }
 
-    /// Tells the program how long packets are on their way by each tunnel, in the order of the
-    /// configuration, where that was measured and is not stated; and of devices that have been made again. Nothing is told
+    /// Tells the program how long packets are on their way by each tunnel, known by its device, where that was measured and is
+    /// not stated; and of devices that have been made again. It goes by the configuration that is in force when its turn comes,
+    /// which somebody may be about to change. Nothing is told
     /// before all are known, nor what differs by less than 10 us: probes tell no less, and each change may put a flow out of
     /// order once, while a wrong difference does so all the time. The packets of a tunnel of 30 Mbit/s are 400 us apart.
     ///
     /// # Errors
     /// When the maps cannot be read or written.
     pub async fn set_measured_delays(
-        &self,
+        in_force: &watch::Receiver<Arc<Self>>,
         _lock: &Lock,
-        delays: &[Option<Duration>],
+        delays: &[(InterfaceName, Option<Duration>)],
+    ) -> Result<(), InstanceError> {
+        let changing = Arc::clone(&in_force.borrow().changing);
+        let _changing = changing.lock().await;
+        let instance = Arc::clone(&in_force.borrow());
+        instance.set_delays(delays)
+    }
+
+    fn set_delays(
+        &self,
+        delays: &[(InterfaceName, Option<Duration>)],
     ) -> Result<(), InstanceError> {
         const LEAST_NS: u64 = 10_000;
-        let mut known = self.config.tunnels().zip(delays);
+        let measured = |tunnel: &Tunnel| {
+            let known = delays.iter().find(|(device, _)| *device == tunnel.device);
+            known.and_then(|(_, delay)| *delay)
+        };
+        let delays: Vec<_> = self.config.tunnels().map(|(_, it)| measured(it)).collect();
+        let mut known = self.config.tunnels().zip(&delays);
         let is_known = known.all(|((_, it), delay)| it.delay.is_some() || delay.is_some());
         if self.config.balancers().is_none() || self.config.shadow || !is_known {
             return Ok(());
         }
-        let _changing = self.changing.lock().await;
         let Some(mut dataplane) = self.open()? else {
             return Ok(());
         };

@@ -1,5 +1,6 @@
 //! The difference between what an instance wants and what there is.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
@@ -11,6 +12,7 @@ use splitter_datapath::{
 use splitter_netlink::{InterfaceName, Interfaces};
 use splitter_policy::config::PolicyConfig;
 use splitter_policy::paths::SitePaths;
+use splitter_steering::routes::{Action, Item};
 use splitter_steering::{routes, shaping};
 
 use crate::egress::EgressAttachment;
@@ -154,6 +156,9 @@ pub(crate) fn assemble(
     routes
         .notes
         .extend(redirect.iter().flat_map(Redirect::notes));
+    let refused = refused(&routes.actions, inputs.interfaces);
+    routes.notes.extend(refused);
+    routes.notes.extend(ports(inputs.config, inputs.interfaces));
     let (program, settings) = match inputs.loaded {
         Loaded::Nothing => (ProgramAction::Load, PolicyAction::Write),
         Loaded::OtherBuild { .. } => (ProgramAction::Replace, PolicyAction::Write),
@@ -193,6 +198,36 @@ pub(crate) fn assemble(
         prefixes: inputs.prefixes.clone(),
         paths: inputs.paths,
     })
+}
+
+/// Says by which devices the kernel takes no route, of those that routes are to lead by.
+fn refused(actions: &[Action], interfaces: &Interfaces) -> Vec<String> {
+    let routes = actions.iter().filter_map(|action| match action {
+        Action::Add(Item::Route(route)) => Some(route),
+        Action::Replace(replacement) => Some(&replacement.to),
+        _ => None,
+    });
+    let hops = routes.flat_map(|route| &route.next_hops);
+    let devices: BTreeSet<_> = hops.map(|hop| hop.device.as_str()).collect();
+    let is_down = |device: &str| interfaces.iter().any(|it| it.name == device && !it.is_up);
+    let down = devices.into_iter().filter(|device| is_down(device));
+    down.map(|device| {
+        format!(
+            "{device} is down, and the kernel takes no route by it: `up` fails until `ip link set {device} up`, and `run` \
+             starts without it"
+        )
+    })
+    .collect()
+}
+
+/// Says which interfaces of the site no rule can select.
+fn ports(config: &Config, interfaces: &Interfaces) -> Vec<String> {
+    let present = config.lan.iter().filter_map(|it| interfaces.named(it).ok());
+    let seen = present.filter_map(|it| Some((&it.name, &interfaces.seen_as(it)?.name)));
+    seen.map(|(port, seen)| {
+        format!("{port} is a port of {seen}, by which its packets are taken to come: none is split; name {seen} in its place in `lan`")
+    })
+    .collect()
 }
 
 /// Refuses another steering mode than that of the instance that is up. Where packets choose, the kind of the program does
@@ -328,7 +363,7 @@ impl fmt::Display for Split<'_> {
                     ProgramAction::Resize => {
                         "put the kernel programs in their place with other flow tables"
                     }
-                    _ => "replace the kernel programs of another build or log level",
+                    _ => "replace the kernel programs of another build, log level or balance",
                 };
                 write!(f, "~ {what}, without a gap; {}", Tables(plan.table_flows))?;
                 match &plan.flows {

@@ -189,7 +189,8 @@ impl Instance {
 
     fn replace(&self, options: &LoadOptions) -> Result<(Dataplane, InheritedFlows), InstanceError> {
         let (dataplane, flows) = Dataplane::replace(&self.object, &self.pins, options)?;
-        const REPLACED: &str = "replaced the kernel programs of another build or log level";
+        const REPLACED: &str =
+            "replaced the kernel programs of another build, log level or balance";
         match &flows {
             InheritedFlows::Forgotten { .. } => {
                 tracing::warn!(event = "programs_replaced", "{REPLACED}; {flows}");

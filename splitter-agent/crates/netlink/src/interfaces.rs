@@ -47,6 +47,8 @@ pub struct Interface {
     /// The number of the interface of the same network namespace that it is linked to: the one that a
     /// VLAN or macvlan lies on, or the other end of a veth device.
     pub lower: Option<u32>,
+    /// The number of the interface that it belongs to, such as a bridge.
+    pub controller: Option<u32>,
     /// The hardware behind it.
     pub parent: Option<ParentDevice>,
     /// What has passed through it, where the kernel counts that.
@@ -201,6 +203,16 @@ impl Interfaces {
             .map(|it| it.name.as_str())
     }
 
+    /// The interface by which the network stack takes the packets of another one to have come, where that is a port: its bridge,
+    /// bond or the like.
+    #[must_use]
+    pub fn seen_as(&self, port: &Interface) -> Option<&Interface> {
+        const KINDS: [&str; 4] = ["bridge", "bond", "team", "openvswitch"];
+        let controller = self.iter().find(|it| Some(it.index) == port.controller)?;
+        let kind = controller.kind.as_deref()?;
+        KINDS.contains(&kind).then_some(controller)
+    }
+
     /// Goes through all interfaces.
     pub fn iter(&self) -> impl Iterator<Item = &Interface> {
         self.0.iter()
@@ -335,6 +347,7 @@ fn interface(link: LinkMessage) -> Interface {
         xdp: None,
         vlan: None,
         lower: None,
+        controller: None,
         parent: None,
         traffic: None,
     };
@@ -367,6 +380,7 @@ fn interface(link: LinkMessage) -> Interface {
             LinkAttribute::Address(address) => interface.address = address.try_into().ok(),
             LinkAttribute::Xdp(attributes) => interface.xdp = xdp(&attributes),
             LinkAttribute::Link(index) => carrier = Some(index),
+            LinkAttribute::Controller(index) => interface.controller = Some(index),
             LinkAttribute::LinkNetNsId(_) => is_elsewhere = true,
             LinkAttribute::ParentDevName(name) => device = Some(name),
             LinkAttribute::ParentDevBusName(name) => bus = Some(name),

@@ -154,7 +154,7 @@ fn find(plan: &PathPlan, observed: &Observed, way_back: &WayBack) -> Finding {
             return Finding::wrong(
                 format!("none of {packets} packets that were put in was seen leaving the border"),
                 format!(
-                    "look for what drops them: a firewall (`nft list ruleset`), or a route ({explain})"
+                    "look for what drops them or gives them another source: a firewall (`nft list ruleset`), or a route ({explain})"
                 ),
             );
         }

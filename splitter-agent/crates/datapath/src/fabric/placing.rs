@@ -12,6 +12,7 @@ use splitter_config::{Fabric, FabricRole};
 use splitter_netlink::Interfaces;
 
 use super::super::load::load_error;
+use super::super::undisturbed::Undisturbed;
 use super::super::{KernelError, Pins, TcSide, chain};
 use super::{
     FabricDataplane, FabricRemains, KEPT, MAPS, fabric_object, fabric_programs, make_note, numbers,
@@ -209,6 +210,7 @@ fn build_note(pins: &Pins, object: &[u8], role: FabricRole) -> PathBuf {
 
 /// Loads the programs of a role.
 fn load(object: &[u8], role: FabricRole) -> Result<Ebpf, KernelError> {
+    let _undisturbed = Undisturbed::begin();
     let mut ebpf = EbpfLoader::new().load(object)?;
     for name in MAPS {
         let kind = "map";

@@ -42,6 +42,9 @@ pub(super) enum EffectKind {
         devices: Vec<String>,
         in_hardware: bool,
     },
+    /// What leaves by devices with these names gets the address of its device; `wg*` stands for all that
+    /// begin so, and no name at all for every device.
+    Masquerades(Vec<String>),
     /// What no rule accepts is not forwarded, in a table that has a chain for who wants it to be.
     DropsForwarded { exempt: String },
 }
@@ -177,6 +180,10 @@ fn finding(config: &Config, effect: &Effect) -> Option<Finding> {
             concern: offloaded(config, effect, devices, *in_hardware),
             ..found
         }),
+        EffectKind::Masquerades(devices) => Some(Finding {
+            concern: translated(config, effect, devices),
+            ..found
+        }),
         EffectKind::DropsForwarded { exempt } => Some(Finding {
             concern: Some(Concern {
                 problem: format!(
@@ -210,6 +217,36 @@ fn overwritten(config: &Config, effect: &Effect) -> Option<Concern> {
     (config.steering.mode != SteeringMode::Mark && !is_behind).then(|| Concern {
         problem: format!("{} writes the DSCP, by which {told_by_it}", effect.place),
         remedy: "leave out what comes from the site there, or set steering.mode to \"mark\"".into(),
+        is_certain: false,
+    })
+}
+
+/// Connection tracking keeps the address that a flow began with, whichever tunnel it is in later. Other conditions of the rule
+/// may leave out what is to be split.
+fn translated(config: &Config, effect: &Effect, devices: &[String]) -> Option<Concern> {
+    let is_meant = |device: &str| {
+        let is_like = |it: &String| match it.strip_suffix('*') {
+            Some(begin) => device.starts_with(begin),
+            None => it == device,
+        };
+        devices.is_empty() || devices.iter().any(is_like)
+    };
+    let mut tunnels = config.tunnels().map(|(_, it)| &it.device);
+    let device = tunnels.find(|it| is_meant(it.as_str()))?;
+    let stated = config.routes.destinations.as_ref();
+    let exempt = match stated.and_then(|it| it.first()) {
+        Some(first) => format!("what goes to {first}"),
+        None => "what goes to the other site".to_owned(),
+    };
+    Some(Concern {
+        problem: format!(
+            "{} gives what leaves by {device} the address of that device: a flow that changes tunnels \
+             keeps the address of the one that it began in, and is dropped where sources are checked",
+            effect.place
+        ),
+        remedy: format!(
+            "leave {exempt} out of that rule, or have both tunnels translate to one address (`snat`)"
+        ),
         is_certain: false,
     })
 }
@@ -249,6 +286,37 @@ fn offloaded(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn masquerading_matters_at_tunnels_alone() {
+        let effect = |devices: &[&str]| Effect {
+            owner: known::FIREWALL,
+            place: "a chain".to_owned(),
+            hook: Some("postrouting".to_owned()),
+            kind: EffectKind::Masquerades(devices.iter().map(ToString::to_string).collect()),
+        };
+        let text = "lan = 'l'\n[short]\ndevice = 'wgs'\n[long]\ndevice = 'wgl'\n[routes]\ndestinations = '10.2.0.0/24'\n";
+        let config = Config::parse(text, "t").expect("it is whole");
+        let firewall = |devices: &[&str]| Firewall {
+            effects: vec![effect(devices)],
+            unseen: Vec::new(),
+        };
+        let said = |devices: &[&str]| {
+            let found = findings(&config, &firewall(devices));
+            found.into_iter().next().and_then(|it| it.concern)
+        };
+        assert!(said(&["up0", "wg"]).is_none());
+        for (devices, device) in [
+            (&["up0", "wgl"][..], "wgl"),
+            (&["wg*"][..], "wgs"),
+            (&[][..], "wgs"),
+        ] {
+            let concern = said(devices).expect("a tunnel's");
+            assert!(!concern.is_certain);
+            assert!(concern.problem.contains(device), "{concern:?}");
+            assert!(concern.remedy.contains("10.2.0.0/24"), "{concern:?}");
+        }
+    }
 
     #[test]
     fn written_dscp_matters_as_far_as_it_tells_classes() {

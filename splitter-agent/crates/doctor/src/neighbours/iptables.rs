@@ -92,10 +92,33 @@ fn kinds(words: &[&str]) -> Vec<EffectKind> {
     if bits != 0 {
         kinds.push(EffectKind::WritesMark(bits));
     }
+    if after("-j") == Some("MASQUERADE") {
+        kinds.extend(masquerade(words));
+    }
     if matches!(after("-j"), Some("DSCP" | "TOS")) {
         kinds.push(EffectKind::WritesDscp);
     }
     kinds
+}
+
+/// As [`nft::parse`] has it.
+fn masquerade(words: &[&str]) -> Option<EffectKind> {
+    let place = |option: &str| words.iter().position(|word| *word == option);
+    let Some(device) = place("-o") else {
+        let is_by_address = place("-s").is_some() || place("-d").is_some();
+        // The chain's own name is the first word; one that is jumped to is for something in particular.
+        let is_for_all = words[0] == "POSTROUTING" && !is_by_address && place("-m").is_none();
+        return is_for_all.then(|| EffectKind::Masquerades(Vec::new()));
+    };
+    if device.checked_sub(1).and_then(|it| words.get(it)) == Some(&"!") {
+        return None;
+    }
+    let name = words.get(device + 1)?;
+    let name = match name.strip_suffix('+') {
+        Some(begin) => format!("{begin}*"),
+        None => (*name).to_owned(),
+    };
+    Some(EffectKind::Masquerades(vec![name]))
 }
 
 /// `0x4000/0x4000`, or a value alone, which means all bits.
@@ -132,6 +155,10 @@ COMMIT
 -A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
 -A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
 -A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0
+-A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE
+-A POSTROUTING -s 10.1.0.0/24 -j MASQUERADE
+-A POSTROUTING -o wan+ -j MASQUERADE
+-A KUBE-POSTROUTING -m comment --comment x -j MASQUERADE --random-fully
 COMMIT
 *filter
 :FORWARD DROP [0:0]
@@ -180,6 +207,11 @@ COMMIT
                     kubernetes,
                     "iptables chain nat KUBE-POSTROUTING",
                     &EffectKind::WritesMark(0x4000)
+                ),
+                (
+                    known::FIREWALL,
+                    "iptables chain nat POSTROUTING",
+                    &EffectKind::Masquerades(vec!["wan*".to_owned()])
                 ),
                 (
                     "Docker",

@@ -34,6 +34,9 @@ pub(super) fn parse(text: &str) -> Result<Ruleset, serde_json::Error> {
     for rule in items().map(|it| &it["rule"]).filter(|it| it.is_object()) {
         let found = chains.iter().find(|it| it.has(rule));
         let Some(chain) = found else { continue };
+        ruleset
+            .effects
+            .extend(masquerade(rule).map(|it| chain.effect(it)));
         for expression in rule["expr"].as_array().into_iter().flatten() {
             ruleset.has_xtables |= expression.get("xt").is_some();
             ruleset.effects.extend(effect(chain, expression));
@@ -110,6 +113,36 @@ fn effect(chain: &Chain<'_>, expression: &Value) -> Option<Effect> {
         _ => return None,
     };
     (kind != EffectKind::WritesMark(0)).then(|| chain.effect(kind))
+}
+
+/// Of a rule that gives packets the address of the device by which they leave, the names of such devices. One that goes by
+/// addresses alone, or by what a device is not, is for something in particular, as with Docker's.
+fn masquerade(rule: &Value) -> Option<EffectKind> {
+    let expressions = || rule["expr"].as_array().into_iter().flatten();
+    expressions().find(|it| it.get("masquerade").is_some())?;
+    let mut matches = expressions().map(|it| &it["match"]);
+    let by_device = matches
+        .clone()
+        .find(|it| matches!(it["left"]["meta"]["key"].as_str(), Some("oifname" | "oif")));
+    let Some(by_device) = by_device else {
+        let is_by_address = |it: &Value| {
+            let field = it["left"]["payload"]["field"].as_str();
+            matches!(field, Some("saddr" | "daddr"))
+        };
+        return (!matches.any(is_by_address)).then(|| EffectKind::Masquerades(Vec::new()));
+    };
+    if by_device["op"] == "!=" {
+        return None;
+    }
+    let right = &by_device["right"];
+    let names = right["set"]
+        .as_array()
+        .map_or_else(|| vec![right], |it| it.iter().collect());
+    let names = names
+        .into_iter()
+        .filter_map(|it| Some(it.as_str()?.to_owned()));
+    let names: Vec<_> = names.filter(|it| !it.starts_with('@')).collect();
+    (!names.is_empty()).then_some(EffectKind::Masquerades(names))
 }
 
 fn is_mark(json: &Value) -> bool {
@@ -237,6 +270,32 @@ mod tests {
         );
         assert!(parse("nonsense").is_err());
         assert!(parse("{}").unwrap().effects.is_empty());
+    }
+
+    #[test]
+    fn devices_whose_packets_get_another_source_are_told() {
+        let kind = |expressions: &str| {
+            let rule = format!(r#"{{"expr": [{expressions}]}}"#);
+            masquerade(&serde_json::from_str(&rule).unwrap())
+        };
+        let named = |names: &[&str]| {
+            let names = names.iter().map(ToString::to_string);
+            Some(EffectKind::Masquerades(names.collect()))
+        };
+        let by_device = |op: &str, right: &str| {
+            kind(&format!(
+                r#"{{"match": {{"op": "{op}", "left": {{"meta": {{"key": "oifname"}}}}, "right": {right}}}}}, {{"masquerade": null}}"#
+            ))
+        };
+        assert_eq!(by_device("==", r#""wan0""#), named(&["wan0"]));
+        let set = r#"{"set": ["wan0", "wg*"]}"#;
+        assert_eq!(by_device("==", set), named(&["wan0", "wg*"]));
+        assert_eq!(by_device("!=", r#""docker0""#), None);
+        assert_eq!(by_device("==", r#""@uplinks""#), None, "not known");
+        assert_eq!(kind(r#"{"masquerade": null}"#), named(&[]));
+        let source = r#"{"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": "172.17.0.1"}}"#;
+        assert_eq!(kind(&format!(r#"{source}, {{"masquerade": null}}"#)), None);
+        assert_eq!(kind(source), None);
     }
 
     #[test]
