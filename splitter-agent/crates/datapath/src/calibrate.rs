@@ -67,13 +67,17 @@ fn next_tick(
 ) -> Result<ClockReading, CalibrationError> {
     let started = Instant::now();
     let before = read(program, reading)?;
-    while started.elapsed() < PATIENCE {
+    loop {
+        // Looked at before the reading: one that comes late, as whoever reads was not let run, counts still.
+        let is_last = started.elapsed() >= PATIENCE;
         let now = read(program, reading)?;
         if now.ticks != before.ticks {
             return Ok(now);
         }
+        if is_last {
+            return Err(CalibrationError::Still(PATIENCE));
+        }
     }
-    Err(CalibrationError::Still(PATIENCE))
 }
 
 fn read(
