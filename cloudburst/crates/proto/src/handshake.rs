@@ -6,7 +6,6 @@
 //! and it is a peer if that is authentic (`sealed`); without, anybody is.
 
 mod initiator;
-mod offers;
 mod responder;
 mod sealed;
 mod validation;
@@ -25,7 +24,6 @@ use cloudburst_security::{
 use foldhash::fast::FixedState;
 use rand_core::Rng;
 
-use self::offers::ReadOffers;
 pub(super) use self::{
     initiator::{Restarted, Retried},
     responder::{Candidate, Judged},
@@ -62,7 +60,6 @@ pub(super) struct Handshake {
     addresses: Addresses,
     replays: ReplayStore,
     offer_budgets: OfferBudgets,
-    offers: ReadOffers,
     stateless: Stateless,
     sessions: PeerMap<Session>,
     /// By index: the generation of the next peer there. Indices that are free come last first.
@@ -135,8 +132,6 @@ impl Handshake {
     pub(super) fn new(config: &TransportConfig, random: &Randomness, now: Time) -> (Self, u64) {
         let mut secret = [0; 32];
         random.stream(Purpose::TokenSecret).fill_bytes(&mut secret);
-        let mut offer_key = [0; 32];
-        random.stream(Purpose::OfferIds).fill_bytes(&mut offer_key);
         let hash_seed = random.stream(Purpose::HashSeed).next_u64();
         let mut random_sessions = random.stream(Purpose::Sessions);
         let quotas = &config.quotas;
@@ -149,7 +144,6 @@ impl Handshake {
             addresses: Addresses::new(addresses, quotas.answers_per_s, hash_seed),
             replays: ReplayStore::new(now, config.unix_time, hash_seed),
             offer_budgets: OfferBudgets::new(now, hash_seed),
-            offers: ReadOffers::new(offer_key, hash_seed),
             stateless: Stateless {
                 session: random_sessions.next_u64(),
                 sequence: 0,

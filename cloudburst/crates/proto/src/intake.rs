@@ -198,10 +198,11 @@ impl Intake<'_> {
             let opened = self.handshake.open_early(self.now, peer, &header, datagram);
             return self.opened(peer, header, source, opened);
         }
+        let refused = &mut self.statistics.refused;
         let from = (&header, source.four_tuple);
         match self
             .handshake
-            .judge(self.now, from, datagram, self.needs_token, self.statistics)
+            .judge(self.now, from, datagram, self.needs_token, refused)
         {
             Judged::Candidate(candidate, body) => match self.sort(header, source, body)? {
                 Arrival::Question(opened) if self.begins(&candidate, header.kind) => {

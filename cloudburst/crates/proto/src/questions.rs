@@ -63,10 +63,7 @@ impl Questions<'_> {
             _ => return,
         };
         let (source, busy) = (&opened.source, Answer::busy(message, BusyReason::Peers));
-        let answered =
-            self.handshake
-                .turn_away(self.now, candidate, (source, busy), self.statistics);
-        if let Some(datagram) = answered {
+        if let Some(datagram) = self.handshake.turn_away(self.now, candidate, source, busy) {
             self.control.answer_sealed(source.four_tuple, datagram);
         }
     }

@@ -160,7 +160,7 @@ impl Router {
 
     /// Takes the first datagram of who begins a handshake: a new peer, or one that is known and
     /// renews its keys.
-    fn take_candidate(&mut self, now: Time, mut candidate: Candidate, mut opened: Opened<'_>) {
+    fn take_candidate(&mut self, now: Time, candidate: Candidate, mut opened: Opened<'_>) {
         let (conversation, has_token) = (candidate.conversation, candidate.has_token);
         let known = self.handshake.by_session(conversation);
         if known.is_none() && self.handshake.len() >= self.config.quotas.peers {
@@ -168,14 +168,8 @@ impl Router {
             opened.source.asker = conversation;
             return self.questions(now).turn_away(candidate, &opened);
         }
-        let responder = self
-            .handshake
-            .responder(now, &mut candidate, &mut self.statistics);
-        let Some(responder) = responder else {
-            return;
-        };
         let peer = known.unwrap_or_else(|| self.add_peer(now, Some(conversation), candidate.key));
-        let Some(keys) = self.handshake.accept(now, peer, candidate, responder) else {
+        let Some(keys) = self.handshake.accept(now, peer, candidate) else {
             return;
         };
         let source = &mut opened.source;

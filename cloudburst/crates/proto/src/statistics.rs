@@ -37,11 +37,6 @@ pub struct TransportStatistics {
     pub busy_received: BusyAnswers,
     /// Asks sent: what have you got?
     pub queries_sent: u64,
-    /// Offers of handshakes that were read, which takes several operations with keys each.
-    pub offers_read: u64,
-    /// Datagrams with an offer that was read before and not accepted: it was known again, and not
-    /// read once more.
-    pub offers_repeated: u64,
     /// Datagrams sent, of any kind.
     pub datagrams_sent: u64,
     /// Bytes of these datagrams.

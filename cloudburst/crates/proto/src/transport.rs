@@ -13,8 +13,6 @@ mod event_tests;
 #[cfg(test)]
 mod goodbye_tests;
 #[cfg(test)]
-mod offer_tests;
-#[cfg(test)]
 mod quota_tests;
 #[cfg(test)]
 mod restart_tests;

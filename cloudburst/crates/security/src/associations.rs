@@ -31,7 +31,7 @@ const FORGET_AFTER: Duration = REJECT_AFTER.saturating_add(OVERLAP);
 /// A peer of which nothing was heard for so long may have forgotten us: half of what it takes.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 /// How old an offer may become: its time must still be believed when it arrives.
-pub(super) const OFFER_LIFETIME: Duration = Duration::from_secs(5);
+const OFFER_LIFETIME: Duration = Duration::from_secs(5);
 /// The pause before it is sent by itself again, at first.
 const OFFER_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause before it is sent by itself again, unless answers take longer, and how often the pause doubles.

@@ -14,7 +14,6 @@ mod inbound;
 mod key_mismatch;
 mod message_window;
 mod offer_budgets;
-mod offer_cache;
 mod randomness;
 mod remotes;
 mod replay_store;
@@ -30,7 +29,6 @@ pub use self::{
     key_mismatch::{KeyMismatch, KeyMismatches, RefusedKeys},
     message_window::{MAX_SPAN, MessageStatus, MessageWindow},
     offer_budgets::OfferBudgets,
-    offer_cache::OfferCache,
     randomness::{Purpose, Randomness, RandomnessError},
     remotes::Remotes,
     replay_store::{Freshness, MOST_OFFER_AGE, RETRY_LIFETIME, ReplayStore},

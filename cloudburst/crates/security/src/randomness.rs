@@ -43,8 +43,6 @@ pub enum Purpose {
     Handshakes = 5,
     /// The number of a transport, which is in the ids of its peers and never sent.
     Transports = 6,
-    /// The key by which offers that were read are known again.
-    OfferIds = 7,
 }
 
 impl Randomness {
@@ -110,7 +108,6 @@ mod tests {
                 Purpose::Messages,
                 Purpose::Handshakes,
                 Purpose::Transports,
-                Purpose::OfferIds,
             ] {
                 let mut stream = source.stream(purpose);
                 assert!((0..1_000).all(|_| seen.insert(stream.next_u64())));

@@ -82,7 +82,8 @@ impl ReplayStore {
         unix_us: u64,
         has_token: bool,
     ) -> Freshness {
-        if self.knows(now, ephemeral) {
+        self.forget(now);
+        if self.seen.contains(ephemeral) {
             return Freshness::Replayed;
         }
         if self.seen.len() >= MAX_REMEMBERED {
@@ -94,13 +95,6 @@ impl ReplayStore {
         } else {
             Freshness::Doubtful
         }
-    }
-
-    /// Returns true if an offer with this ephemeral key was taken, or made, and is remembered: it needs
-    /// not be read to be refused.
-    pub fn knows(&mut self, now: Time, ephemeral: &[u8; EPHEMERAL_BYTES]) -> bool {
-        self.forget(now);
-        self.seen.contains(ephemeral)
     }
 
     /// Remembers an offer that is taken; or made: what we have sent ourselves is not for us.

@@ -7,8 +7,6 @@
 //! +---------+--------+-------+-------+------+--------------------- ... -+------ ... -+-----+
 //! ```
 
-use core::net::IpAddr;
-
 use super::{
     header::{Form, HEADER_BYTES, Header, Malformed},
     identity::PublicKey,
@@ -21,8 +19,6 @@ use super::{
 const GATE_BYTES: usize = 16;
 /// What the gate's key is derived for; never to be used for anything else.
 const GATE_CONTEXT: &str = "cloudburst v3 offer gate";
-/// Bytes by which an offer is known again.
-const OFFER_ID_BYTES: usize = 16;
 /// Bytes before the offer.
 const START_BYTES: usize = 4 + TOKEN_BYTES + GATE_BYTES;
 
@@ -37,11 +33,6 @@ pub const fn hello_bytes(pattern: Pattern) -> usize {
 #[derive(Clone)]
 pub struct Gate([u8; 32]);
 
-/// Identity of an offer that came from an address: a hash under a key that nobody else has, so that no two can be made
-/// that have the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct OfferId([u8; OFFER_ID_BYTES]);
-
 /// An offer as it arrived, of which nothing is known to be true.
 #[derive(Clone, Copy, Debug)]
 pub struct Hello<'d> {
@@ -50,13 +41,6 @@ pub struct Hello<'d> {
     gate: &'d [u8; GATE_BYTES],
     /// The first message of the handshake, as long as its pattern has it.
     pub offer: &'d [u8],
-}
-
-impl OfferId {
-    /// Takes the bytes of an id, for tests of who keeps them.
-    pub const fn from_bytes(bytes: [u8; OFFER_ID_BYTES]) -> Self {
-        Self(bytes)
-    }
 }
 
 impl Gate {
@@ -71,7 +55,11 @@ impl Gate {
     }
 
     fn code(&self, clear: &Clear, offer: &[u8]) -> blake3::Hash {
-        transcript(&self.0, clear, offer).finalize()
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        hasher.update(&[clear.pattern as u8, clear.key_id]);
+        hasher.update(&clear.index.to_be_bytes());
+        hasher.update(&clear.token).update(offer);
+        hasher.finalize()
     }
 }
 
@@ -105,20 +93,6 @@ impl<'d> Hello<'d> {
         self.offer.first_chunk()
     }
 
-    /// Returns what the offer is known by if it comes again from this address, under a secret key: any other offer, index,
-    /// token or address leads to another.
-    pub fn id(&self, key: &[u8; 32], ip: IpAddr) -> OfferId {
-        let ip = match ip {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-            IpAddr::V6(ip) => ip,
-        };
-        let mut hasher = transcript(key, &self.clear, self.offer);
-        hasher.update(&ip.octets());
-        let mut id = [0; OFFER_ID_BYTES];
-        id.copy_from_slice(&hasher.finalize().as_bytes()[..OFFER_ID_BYTES]);
-        OfferId(id)
-    }
-
     /// Returns true if its sender knows whom it speaks to.
     pub fn passes(&self, gate: &Gate) -> bool {
         let code = gate.code(&self.clear, self.offer);
@@ -127,15 +101,11 @@ impl<'d> Hello<'d> {
         given[..GATE_BYTES].copy_from_slice(self.gate);
         code == given
     }
-}
 
-/// Hashes an offer and all that was sent in clear with it, whose length the pattern tells.
-fn transcript(key: &[u8; 32], clear: &Clear, offer: &[u8]) -> blake3::Hasher {
-    let mut hasher = blake3::Hasher::new_keyed(key);
-    hasher.update(&[clear.pattern as u8, clear.key_id]);
-    hasher.update(&clear.index.to_be_bytes());
-    hasher.update(&clear.token).update(offer);
-    hasher
+    /// Returns true if it brings a token.
+    pub fn has_token(&self) -> bool {
+        self.clear.token != [0; TOKEN_BYTES]
+    }
 }
 
 /// Writes what stands between header and body around an offer.
@@ -181,7 +151,7 @@ mod tests {
             let datagram = hello(pattern);
             let read = Hello::parse(&HEADER, &datagram).unwrap();
             assert_eq!((read.clear.pattern, read.clear.key_id), (pattern, 5));
-            assert!(read.clear.has_token() && read.offer.iter().all(|byte| *byte == 7));
+            assert!(read.has_token() && read.offer.iter().all(|byte| *byte == 7));
             for shorter in 0..datagram.len() {
                 assert!(Hello::parse(&HEADER, &datagram[..shorter]).is_err());
             }
@@ -209,46 +179,5 @@ mod tests {
             ..HEADER
         };
         assert!(!Hello::parse(&moved, &datagram).unwrap().passes(&gate));
-    }
-
-    #[test]
-    fn an_offer_has_another_id_if_anything_of_it_or_its_address_differs() {
-        let key = [9; 32];
-        let ip = IpAddr::from([192, 0, 2, 1]);
-        let datagram = hello(Pattern::KeyPair);
-        let id = |header: &Header, datagram: &[u8], key, ip| {
-            Hello::parse(header, datagram).map(|hello| hello.id(key, ip))
-        };
-        let first = id(&HEADER, &datagram, &key, ip);
-        // Sent again, by another path of the same host.
-        let again = Header {
-            path: 2,
-            sent_us: 9,
-            sequence: 77,
-            kind: PacketKind::Symbol,
-            ..HEADER
-        };
-        let longer = [&datagram[..], &[1; 99]].concat();
-        assert_eq!(id(&again, &longer, &key, ip), first);
-        let moved = Header {
-            session: 4,
-            ..HEADER
-        };
-        assert_ne!(id(&moved, &datagram, &key, ip), first);
-        assert_ne!(id(&HEADER, &datagram, &[8; 32], ip), first);
-        let elsewhere = IpAddr::from([192, 0, 2, 2]);
-        assert_ne!(id(&HEADER, &datagram, &key, elsewhere), first);
-        let gate = HEADER_BYTES + 4 + TOKEN_BYTES..HEADER_BYTES + START_BYTES;
-        for at in HEADER_BYTES..datagram.len() {
-            let mut changed = datagram.clone();
-            changed[at] ^= 1;
-            // The gate says nothing that is not in the rest, and was looked at before.
-            let is_same = gate.contains(&at);
-            assert_eq!(
-                id(&HEADER, &changed, &key, ip) == first,
-                is_same,
-                "byte {at}"
-            );
-        }
     }
 }

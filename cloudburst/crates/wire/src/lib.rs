@@ -70,7 +70,7 @@ pub use ecn::{Ecn, EcnCounts};
 pub use failure::{Failure, FailureReason, MAX_FAILURE_TEXT_BYTES};
 pub use field::{BufferTooShort, Written};
 pub use header::{Form, HEADER_BYTES, Header, Malformed, PacketKind, STATELESS_PATH, VERSION};
-pub use hello::{Gate, Hello, OfferId, hello_bytes, write_hello};
+pub use hello::{Gate, Hello, hello_bytes, write_hello};
 pub use identity::{IDENTITY_BYTES, IdentityError, PublicKey, SecretKey};
 pub use key_kind::KeyKind;
 pub use keyring::{Key, KeyError, Keyring, KeyringError, MAX_KEYS, SECRET_BYTES};

@@ -107,13 +107,6 @@ pub struct Clear {
     pub token: [u8; TOKEN_BYTES],
 }
 
-impl Clear {
-    /// Returns true if the offer brings a token.
-    pub fn has_token(&self) -> bool {
-        self.token != [0; TOKEN_BYTES]
-    }
-}
-
 /// Payload of an offer, which only the responder can read.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Offer {

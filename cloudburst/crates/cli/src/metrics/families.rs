@@ -6,7 +6,7 @@ use flow_telemetry::{Descriptor, Kind, NameError};
 type Count = fn(&EndpointStatistics) -> u64;
 
 /// Name, help and value of what only grows.
-pub(super) const COUNTERS: [(&str, &str, Count); 34] = [
+pub(super) const COUNTERS: [(&str, &str, Count); 32] = [
     (
         "messages_accepted_total",
         "Messages taken to be sent",
@@ -85,16 +85,6 @@ pub(super) const COUNTERS: [(&str, &str, Count); 34] = [
         "received_bytes_total",
         "Bytes of the datagrams that arrived",
         |it| it.protocol.bytes_received,
-    ),
-    (
-        "offers_read_total",
-        "Offers of handshakes that were read, at several operations with keys each",
-        |it| it.protocol.offers_read,
-    ),
-    (
-        "offers_repeated_total",
-        "Datagrams with an offer that had been read and was not accepted",
-        |it| it.protocol.offers_repeated,
     ),
     (
         "datagrams_marked_total",

@@ -149,7 +149,6 @@ impl Handshake {
     /// among them any more have to begin again.
     pub(crate) fn set_security(&mut self, security: Security) {
         self.security = security;
-        self.offers.clear();
         let ids: Vec<PeerId> = self.peers().collect();
         for id in ids {
             let Some(mut session) = self.sessions.remove(id) else {

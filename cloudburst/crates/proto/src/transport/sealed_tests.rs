@@ -37,15 +37,6 @@ pub(super) fn key_pairs() -> [TransportConfig; 2] {
     [config(Security::key_pair(secret(1))), config(listed)]
 }
 
-/// A client whom its server has not listed, and the server after it has.
-pub(super) fn unlisted_and_listing() -> [TransportConfig; 3] {
-    let [_, server] = key_pairs();
-    let listed = [secret(1).public(), secret(9).public()];
-    let listing = Security::with_allowed(secret(2), listed);
-    let client = config(Security::key_pair(secret(9)));
-    [client, server, config(listing)]
-}
-
 pub(super) fn shared_key(number: u8) -> TransportConfig {
     config(Security::shared_key(Key::new(
         core::num::NonZeroU8::MIN,
