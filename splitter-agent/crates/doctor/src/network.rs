@@ -30,7 +30,7 @@ pub(super) async fn examine(
             Ok(interface) => {
                 checks.extend(lan(interface, config, ours.as_deref()).await);
                 checks.extend(taken_away(interface, &interfaces));
-                checks.extend(port(interface, &interfaces));
+                checks.extend(port(config, interface, &interfaces));
             }
             Err(error) => checks.push(Check::fail(
                 format!("interface {name}"),
@@ -136,7 +136,11 @@ fn taken_away(interface: &Interface, interfaces: &Interfaces) -> Option<Check> {
 }
 
 /// A port of something else: its packets are classified, and the rules, which select the interface, do not see them.
-fn port(interface: &Interface, interfaces: &Interfaces) -> Option<Check> {
+/// Where packets are redirected, routes are looked up for the port itself.
+fn port(config: &Config, interface: &Interface, interfaces: &Interfaces) -> Option<Check> {
+    if config.steering.mode == SteeringMode::Redirect {
+        return None;
+    }
     let (port, seen) = (&interface.name, &interfaces.seen_as(interface)?.name);
     Some(Check::fail(
         format!("rules for {port}"),

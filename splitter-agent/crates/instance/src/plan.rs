@@ -222,6 +222,10 @@ fn refused(actions: &[Action], interfaces: &Interfaces) -> Vec<String> {
 
 /// Says which interfaces of the site no rule can select.
 fn ports(config: &Config, interfaces: &Interfaces) -> Vec<String> {
+    // Routes are looked up for the port itself then.
+    if config.steering.mode == SteeringMode::Redirect {
+        return Vec::new();
+    }
     let present = config.lan.iter().filter_map(|it| interfaces.named(it).ok());
     let seen = present.filter_map(|it| Some((&it.name, &interfaces.seen_as(it)?.name)));
     seen.map(|(port, seen)| {

@@ -207,7 +207,8 @@ impl Interfaces {
     /// bond or the like.
     #[must_use]
     pub fn seen_as(&self, port: &Interface) -> Option<&Interface> {
-        const KINDS: [&str; 4] = ["bridge", "bond", "team", "openvswitch"];
+        // Not `openvswitch`: its controller receives nothing, and what comes in has come by an interface of the bridge's own.
+        const KINDS: [&str; 3] = ["bridge", "bond", "team"];
         let controller = self.iter().find(|it| Some(it.index) == port.controller)?;
         let kind = controller.kind.as_deref()?;
         KINDS.contains(&kind).then_some(controller)

@@ -36,7 +36,7 @@ pub(super) fn parse(text: &str) -> Result<Ruleset, serde_json::Error> {
         let Some(chain) = found else { continue };
         ruleset
             .effects
-            .extend(masquerade(rule).map(|it| chain.effect(it)));
+            .extend(masquerade(chain.hook, rule).map(|it| chain.effect(it)));
         for expression in rule["expr"].as_array().into_iter().flatten() {
             ruleset.has_xtables |= expression.get("xt").is_some();
             ruleset.effects.extend(effect(chain, expression));
@@ -115,21 +115,20 @@ fn effect(chain: &Chain<'_>, expression: &Value) -> Option<Effect> {
     (kind != EffectKind::WritesMark(0)).then(|| chain.effect(kind))
 }
 
-/// Of a rule that gives packets the address of the device by which they leave, the names of such devices. One that goes by
-/// addresses alone, or by what a device is not, is for something in particular, as with Docker's.
-fn masquerade(rule: &Value) -> Option<EffectKind> {
+/// Of a rule that gives packets the address of the device by which they leave, the names of such devices: none of them
+/// where all are meant. That is a rule of a chain that every packet goes through, and without any condition; what jumps to
+/// another chain may have one, as with OpenWrt's, and one that goes by addresses or marks alone, or by what a device is not,
+/// is for something in particular, as with Docker's and Podman's.
+fn masquerade(hook: Option<&str>, rule: &Value) -> Option<EffectKind> {
     let expressions = || rule["expr"].as_array().into_iter().flatten();
     expressions().find(|it| it.get("masquerade").is_some())?;
-    let mut matches = expressions().map(|it| &it["match"]);
+    let mut matches = expressions().filter_map(|it| it.get("match"));
     let by_device = matches
         .clone()
         .find(|it| matches!(it["left"]["meta"]["key"].as_str(), Some("oifname" | "oif")));
     let Some(by_device) = by_device else {
-        let is_by_address = |it: &Value| {
-            let field = it["left"]["payload"]["field"].as_str();
-            matches!(field, Some("saddr" | "daddr"))
-        };
-        return (!matches.any(is_by_address)).then(|| EffectKind::Masquerades(Vec::new()));
+        let is_for_all = hook == Some("postrouting") && matches.next().is_none();
+        return is_for_all.then(|| EffectKind::Masquerades(Vec::new()));
     };
     if by_device["op"] == "!=" {
         return None;
@@ -274,10 +273,11 @@ mod tests {
 
     #[test]
     fn devices_whose_packets_get_another_source_are_told() {
-        let kind = |expressions: &str| {
+        let kind_in = |hook: Option<&str>, expressions: &str| {
             let rule = format!(r#"{{"expr": [{expressions}]}}"#);
-            masquerade(&serde_json::from_str(&rule).unwrap())
+            masquerade(hook, &serde_json::from_str(&rule).unwrap())
         };
+        let kind = |expressions: &str| kind_in(Some("postrouting"), expressions);
         let named = |names: &[&str]| {
             let names = names.iter().map(ToString::to_string);
             Some(EffectKind::Masquerades(names.collect()))
@@ -296,6 +296,11 @@ mod tests {
         let source = r#"{"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": "172.17.0.1"}}"#;
         assert_eq!(kind(&format!(r#"{source}, {{"masquerade": null}}"#)), None);
         assert_eq!(kind(source), None);
+        let family =
+            r#"{"match": {"op": "==", "left": {"meta": {"key": "nfproto"}}, "right": "ipv4"}}"#;
+        assert_eq!(kind(&format!(r#"{family}, {{"masquerade": null}}"#)), None);
+        let what_jumps_there_may_have_a_condition = kind_in(None, r#"{"masquerade": null}"#);
+        assert_eq!(what_jumps_there_may_have_a_condition, None);
     }
 
     #[test]
