@@ -136,9 +136,11 @@ fn grown(
         intervals.push(TunnelInterval {
             device: tunnel.device.to_string(),
             site: sites.iter().position(|it| **it == tunnel.site)?,
-            carries: Class::ALL.map(|class| match balancers.is_some_and(|it| it.roam(class)) {
-                true => placement.uses(tunnel.tunnel, &tunnel.device),
-                false => placement.of(class) == Egress::of(tunnel.tunnel),
+            carries: Class::ALL.map(|class| {
+                match balancers.is_some_and(|it| it.may_be_in_any(class)) {
+                    true => placement.uses(tunnel.tunnel, &tunnel.device),
+                    false => placement.of(class) == Egress::of(tunnel.tunnel),
+                }
             }),
             left,
         });
@@ -227,6 +229,10 @@ mod tests {
             [[true, true], [false, true]]
         );
         // What is long stays where it was short until that is in order.
+        assert_eq!(
+            carries(ways(Placement, Placement), &[]),
+            [[true, true], [false, true]]
+        );
         assert_eq!(carries(ways(Tr, Placement), &[]), [[true; 2]; 2]);
         let one_left = [[true; 2], [false; 2]];
         assert_eq!(carries(ways(Tr, Tr), &["long"]), one_left);

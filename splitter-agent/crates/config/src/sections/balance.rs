@@ -92,20 +92,24 @@ impl Balancers {
         }
     }
 
-    /// Tells if packets of a class may be in any tunnel of the site: where they choose, and those of long flows also where
-    /// short ones do, for a flow that turns long stays where it was until its own tunnel keeps it in order.
+    /// Tells if packets of a class are in all tunnels of the site by rights: where they choose, and those of long flows
+    /// also where short ones do.
     #[must_use]
     pub fn roam(self, class: Class) -> bool {
         [self.short, self.of(class)] != [Balance::Placement; 2]
     }
 
+    /// Tells if packets of a class may be found in any tunnel of the site: where they choose, and those of long flows
+    /// always, for a flow that turns long stays where it was until its own tunnel keeps it in order.
+    #[must_use]
+    pub fn may_be_in_any(self, class: Class) -> bool {
+        class == Class::Long || self.roam(class)
+    }
+
     /// Tells if each flow keeps to the tunnels of its class.
     #[must_use]
     pub fn keep_to_classes(self) -> bool {
-        !TunnelRole::ALL
-            .map(TunnelRole::own_class)
-            .into_iter()
-            .any(|it| self.roam(it))
+        [self.short, self.long] == [Balance::Placement; 2]
     }
 }
 

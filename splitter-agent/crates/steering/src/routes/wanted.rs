@@ -153,14 +153,14 @@ pub fn tunnels_of<'c>(
         .collect()
 }
 
-/// The tunnels that packets of a class may leave by, in the order of the configuration: where they choose among
-/// all that are used, else those that carry the class.
+/// The tunnels that packets of a class may leave by, in the order of the configuration: all that are used where they may
+/// be found in any, else those that carry the class.
 pub fn tunnels_open_to<'c>(
     config: &'c Config,
     placement: &Placement,
     class: Class,
 ) -> Vec<&'c Tunnel> {
-    if !config.balancers().is_some_and(|it| it.roam(class)) {
+    if !config.balancers().is_some_and(|it| it.may_be_in_any(class)) {
         return tunnels_of(config, placement, placement.of(class));
     }
     let used = config

@@ -264,6 +264,10 @@ impl Tracer<'_> {
         let rule = found.and_then(|it| self.judge.deciding_rule(&packet, it));
         let balance = self.config.balancers().map(|it| it.of(class));
         let among = match balance {
+            // Whichever one its flow may wait in before.
+            Some(Balance::Placement) => {
+                tunnels_of(self.site, self.placement, self.placement.of(class))
+            }
             Some(_) => tunnels_open_to(self.site, self.placement, class),
             None => Vec::new(),
         };
