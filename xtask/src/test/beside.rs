@@ -1,7 +1,6 @@
 //! Steps that run beside another one, and take what it leaves of the processors.
 //!
-//! Each is a process of its own (`test --only STEP`) that gives way, and what it printed is shown when it ends: lines
-//! of steps that run side by side do not mix. The other step says when they run; those that it has not taken when it
+//! Each is a process of its own (`test --only STEP`) that gives way, and what it printed is shown in one piece when it ends. The other step says when they run; those that it has not taken when it
 //! ends, because it failed early, run then.
 
 use std::{
@@ -113,6 +112,11 @@ impl Companion {
         let file = |kind: &str| directory.join(format!("test-{kind}-{}", self.id));
         let (outcome, log) = (file("outcome"), file("log"));
         skips::clear(&outcome)?;
+        eprintln!(
+            "{} runs beside, and says in {} how far it is",
+            self.title,
+            log.display()
+        );
         let (program, arguments) = self.command.split_first().context("it has a program")?;
         let output =
             fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;

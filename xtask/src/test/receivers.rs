@@ -21,8 +21,8 @@ const BROWSER: &str = "chromium-headless-shell";
 const EMULATOR: &str = "qemu-system-arm";
 /// How long each may take, beside tests that leave it little of a processor; a second is what they take of one.
 const SECONDS: &str = "600";
-/// Looks at the page, at most.
-const ATTEMPTS: u32 = 5;
+/// Looks at the page, at most: beside tests the browser's threads get to compile the module late.
+const ATTEMPTS: u32 = 20;
 
 /// Builds and runs each; those are skipped whose compiler, browser, Node or emulator is not there.
 pub(super) fn check(project: &Project) -> Result<Tally> {
