@@ -33,14 +33,16 @@ pub(super) fn count(
     path: PathId,
     [is_change, is_held]: [bool; 2],
 ) {
+    // Linux 6.12 has forgotten which numbers a path may have once it has followed these branches.
+    let bounded = || PathId::from_low_bits(path.index() as u64);
     // Neither is of most packets.
     if is_change {
-        counters.count_order(path, 1, 0);
+        counters.count_order(bounded(), 1, 0);
     }
     if is_held {
-        counters.count_order(path, 0, 1);
+        counters.count_order(bounded(), 0, 1);
     }
-    counters.count(path, numbered(class), bytes);
+    counters.count(bounded(), numbered(class), bytes);
 }
 
 #[inline(always)]
