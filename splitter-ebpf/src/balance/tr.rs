@@ -119,6 +119,8 @@ fn forward_hearing(context: *mut __sk_buff) -> Option<()> {
     let paths = asked.paths.with_behind(Heard { uplinks, reports });
     let path = forward_in_order(context, asked, &paths)?;
     if let Some(choices) = HEARD_CHOICES.get_ptr_mut(0) {
+        // Linux 6.12 has forgotten it by now, as where it is counted.
+        let path = PathId::from_low_bits(path.index() as u64);
         // SAFETY: a per-CPU value, made of integers.
         unsafe { (*choices)[path.index()] += 1 };
     }
