@@ -115,7 +115,11 @@ fn recording_ends_by_itself_and_counts_what_it_missed() {
         assert_eq!(said["flows"], header.flows);
         assert!((3_000_000..4_000_000).contains(&header.duration_us));
         let blind_us = header.unseen.blind_us;
-        assert!((600_000..2_500_000).contains(&blind_us), "{blind_us}");
+        // An instance that comes up on a busy machine takes longer.
+        assert!(
+            (600_000..=header.duration_us).contains(&blind_us),
+            "{blind_us}"
+        );
         assert_eq!(said["unseen"]["blind_us"], blind_us);
         let ends: Vec<_> = flows.iter().map(|it| it.end).collect();
         assert_eq!(ends, [FlowEnd::Vanished]);
