@@ -23,7 +23,9 @@ use crate::shards::{done, files};
 
 /// Two schemes, three seeds.
 const SWEEP: &str = "tr-large --messages 40 --schemes ecmp,rps --seeds 3";
-const PATIENCE: Duration = Duration::from_secs(60);
+const RUNS: usize = 6;
+/// Longer than all of it takes on a machine that gives it little of a processor.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Runs the sweep on one machine, and merges what a recipe has put into `shards`: both must be the same.
 #[track_caller]
@@ -136,8 +138,10 @@ fn sweep_runs_by_slurm_and_a_task_that_was_killed_is_queued_again() {
     });
     // Slurm lets two minutes pass.
     cluster.run(&format!("scontrol update JobId={job}_2 StartTime=now"));
-    cluster.wait("all tasks to end", || {
-        cluster.run("squeue --noheader").is_empty()
+    cluster.wait("all tasks to end, with their runs", || {
+        let runs = files(&out);
+        let runs = runs.keys().filter(|it| it.contains("-seed"));
+        cluster.run("squeue --noheader").is_empty() && runs.count() >= RUNS
     });
     assert!(directory.path().join("killed").exists());
     assert_same(directory.path(), &out);
