@@ -275,7 +275,7 @@ impl Pair {
     }
 }
 
-/// What comparisons of a path with several that share a queue say together: sums, of so many comparisons.
+/// Sums over the comparisons of one path with those of a group that shares a queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Evidence {
     count: f32,
@@ -283,16 +283,16 @@ pub(super) struct Evidence {
     usual: f32,
     /// One late datagram contradicts with every path: so many it can.
     pairs: f32,
-    /// Of comparisons of paths whose variance is known, and how many these are.
+    /// Number of comparisons of paths whose variance is known; what follows is summed over these.
     known: f32,
     pub(super) difference: f32,
-    /// What the differences would be if both paths had nothing in common.
+    /// Sum of what the differences would be if the paths had nothing in common.
     pub(super) variance: f32,
     compared_at: Time,
 }
 
 impl Evidence {
-    /// When the latest datagram was sent of those that were compared.
+    /// Time at which the latest of the compared datagrams was sent.
     pub(super) const fn compared_at(&self) -> Time {
         self.compared_at
     }

@@ -9,7 +9,7 @@ use super::*;
 use proptest::{collection::vec, prelude::*};
 
 proptest! {
-    /// What shares a queue is one flow, however it is sent and whatever else is in the queue: each datagram arrives in order.
+    /// Paths that share a queue count as one flow, however they are sent by and whatever else is in it: datagrams arrive in order.
     #[test]
     fn paths_through_one_queue_are_never_told_apart(
         seed: u64,
@@ -58,7 +58,7 @@ fn paths_are_where_they_belong_when_queues_are_told_apart() {
     assert!(right >= 38, "{right} of 40");
 }
 
-/// The same traffic through one queue, for as long: none of forty senders takes more than a flow's share.
+/// None of forty senders through one queue takes more than a flow's share, with the traffic of the test above, for as long.
 #[test]
 fn messages_through_one_queue_are_one_flow() {
     for seed in 0..40 {
@@ -214,7 +214,7 @@ fn queues_are_one_again_soon_after_paths_were_compared_last() {
     assert_eq!(rig.through, [0; 4]);
 }
 
-/// As after a NAT was restarted, or all ports were rotated: the paths of before are gone and keep their places for a while.
+/// Paths that are gone keep their places for a while, as after a NAT was restarted or all ports were rotated.
 #[test]
 fn queues_of_paths_that_replace_all_others_are_told_apart() {
     let mut rig = Rig::new(5, 16, 2);
@@ -270,7 +270,7 @@ fn shares_of_queues_that_are_one_are_joined() {
     assert!((queues.shares().of([0].into_iter()) - 1.0).abs() < 1e-9);
 }
 
-/// What was known of a path beside others is not what is known of the one that has replaced it.
+/// A path that replaces another inherits nothing of what was known of that one.
 #[test]
 fn path_that_replaces_another_is_compared_anew() {
     let mut rig = Rig::new(3, 2, 2);
