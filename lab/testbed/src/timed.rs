@@ -100,9 +100,24 @@ pub fn decide(claim: &Claim, attempt: impl FnOnce() -> Result<(), String>) {
     }
 }
 
+/// Like [`decide`], of what takes the machine from others: no other claim of this process runs meanwhile.
+///
+/// # Panics
+/// As [`decide`] does.
+pub fn decide_alone(claim: &Claim, attempt: impl FnOnce() -> Result<(), String>) {
+    if !is_deferred() {
+        let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+        decide_in_turn(claim, attempt);
+    }
+}
+
 fn decide_now(claim: &Claim, attempt: impl FnOnce() -> Result<(), String>) {
-    let test = current_test();
     let _undisturbed = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+    decide_in_turn(claim, attempt);
+}
+
+fn decide_in_turn(claim: &Claim, attempt: impl FnOnce() -> Result<(), String>) {
+    let test = current_test();
     let meter = Meter::start();
     let held = panic::catch_unwind(panic::AssertUnwindSafe(attempt));
     let strain = meter.end();

@@ -20,7 +20,7 @@ use daemon::Daemon;
 use flow_testbed::claim;
 use flow_testbed::require;
 use flow_testbed::require::Requirement::Program;
-use flow_testbed::timed::decide;
+use flow_testbed::timed::decide_alone;
 use flow_testbed::topology::Host;
 use hub::Remote;
 use nix::sys::signal::Signal;
@@ -81,7 +81,7 @@ pub(crate) fn wait_for_long(site: &Site, expected: &[(&str, &str)]) {
 
 #[test]
 fn fifty_sites_come_up_in_time_and_go_without_a_trace() {
-    decide(&HUB_COMES_UP, || {
+    decide_alone(&HUB_COMES_UP, || {
         let mut held = Ok(());
         on_hub(50, |site| held = fifty_sites(site));
         held
