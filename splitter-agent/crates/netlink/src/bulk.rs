@@ -2,7 +2,7 @@
 //! them before the call returns.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use netlink_packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_core::{
@@ -56,13 +56,14 @@ impl Netlink {
                 return results;
             }
             let begin = results.len();
-            let answers = self.bulk.exchange(several);
+            let (bulk, count) = (Arc::clone(&self.bulk), several.len());
+            let answers = self.speaker.run(move || bulk.exchange(several)).await;
+            let lost = || (0..count).map(|_| Err(Failure::Unanswered)).collect();
+            let answers = answers.unwrap_or_else(lost);
             let named = answers.into_iter().enumerate().map(|(index, answer)| {
                 answer.map_err(|failure| failure.named(describe(begin + index)))
             });
             results.extend(named);
-            // Others have something to do, too.
-            tokio::task::yield_now().await;
         }
     }
 

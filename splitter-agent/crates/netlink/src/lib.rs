@@ -2,7 +2,8 @@
 //! torn, and with the kernel's own explanation in the errors.
 
 use std::io;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use netlink_packet_route::RouteNetlinkMessage;
@@ -11,8 +12,6 @@ use rtnetlink::packet_core::{
     NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST,
     NetlinkMessage, NetlinkPayload, NlasIterator,
 };
-use rtnetlink::sys::AsyncSocket as _;
-use tokio::task::JoinHandle;
 
 mod blocking;
 mod bulk;
@@ -30,6 +29,7 @@ mod next_hop_objects;
 mod on_link;
 mod qdisc;
 mod routing_events;
+mod speaker;
 
 pub use bulk::Change;
 pub use change_watch::ChangeWatch;
@@ -60,15 +60,19 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// that no one will ever read consistently.
 const LISTING_TRIES: u32 = 20;
 
+/// About as long as the kernel takes to list a hundred interfaces to somebody else.
+const OTHER_LIST: Duration = Duration::from_millis(1);
+
 /// An open conversation with the network namespace of the thread that called
-/// [`connect`](Self::connect).
+/// [`connect`](Self::connect). A thread of its own has it, so that a kernel that is busy with others keeps only
+/// those waiting who ask.
 #[derive(Debug)]
 pub struct Netlink {
     handle: Handle,
-    connection: JoinHandle<()>,
     /// The number by which the kernel knows the connection.
     port: u32,
-    bulk: bulk::Bulk,
+    speaker: speaker::Speaker,
+    bulk: Arc<bulk::Bulk>,
 }
 
 /// Why the kernel did not do or tell what it was asked.
@@ -143,29 +147,21 @@ impl NetlinkError {
 }
 
 impl Netlink {
-    /// Opens a conversation. Needs a running tokio runtime with I/O.
+    /// Opens a conversation. Who asks needs a running tokio runtime with time.
     ///
     /// # Errors
     /// [`NetlinkError::Open`].
     pub fn connect() -> Result<Self, NetlinkError> {
-        // Strict checking makes the kernel filter listings by table, instead of handing over a
-        // full BGP table to find two of ours.
-        let (mut connection, handle, _) =
-            rtnetlink::new_connection_with_strict_check().map_err(NetlinkError::Open)?;
-        // An answer counts as complete only when its end was seen.
-        connection.set_forward_ack(true);
-        connection.set_forward_done(true);
-        let socket = connection.socket_mut().socket_mut();
-        socket
-            .set_ext_ack(true)
-            .and_then(|()| socket.set_cap_ack(true))
-            .map_err(NetlinkError::Open)?;
-        let address = socket.bind_auto().map_err(NetlinkError::Open)?;
+        let speaker::Spoken {
+            speaker,
+            handle,
+            port,
+        } = speaker::Speaker::start().map_err(NetlinkError::Open)?;
         Ok(Self {
             handle,
-            connection: tokio::spawn(connection),
-            port: address.port_number(),
-            bulk: bulk::Bulk::open().map_err(NetlinkError::Open)?,
+            port,
+            speaker,
+            bulk: Arc::new(bulk::Bulk::open().map_err(NetlinkError::Open)?),
         })
     }
 
@@ -197,21 +193,28 @@ impl Netlink {
             })
     }
 
-    /// Asks for a list.
+    /// Asks for a list. One after the other: on one socket the kernel makes one at a time, and refuses those that are asked for
+    /// meanwhile (`netlink_dump_start` in net/netlink/af_netlink.c).
     pub async fn list(
         &self,
         request: &str,
         message: RouteNetlinkMessage,
     ) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
-        for _ in 0..LISTING_TRIES {
+        let (begun, mut tries) = (Instant::now(), 0);
+        while tries < LISTING_TRIES {
             match self
                 .exchange(request, message.clone(), NLM_F_REQUEST | NLM_F_DUMP)
                 .await
             {
                 Ok(answer) if !answer.torn => return Ok(answer.messages),
-                Ok(_) => {}
-                Err(error) if error.os_error() == Some(libc::EINTR) => {}
-                Err(error) => return Err(error),
+                Ok(_) => tries += 1,
+                Err(error) => match error.os_error() {
+                    Some(libc::EINTR) => tries += 1,
+                    Some(libc::EBUSY) if begun.elapsed() < TIMEOUT => {
+                        tokio::time::sleep(OTHER_LIST).await;
+                    }
+                    _ => return Err(error),
+                },
             }
             tokio::task::yield_now().await;
         }
@@ -283,12 +286,6 @@ impl Netlink {
         } else {
             Err(unexpected("the connection ended"))
         }
-    }
-}
-
-impl Drop for Netlink {
-    fn drop(&mut self) {
-        self.connection.abort();
     }
 }
 
