@@ -11,7 +11,7 @@ use splitter_health::{
     Condition, DATAGRAM_BYTES, KeyError, KeyRing, KeyRings, LinkState, Nonce, PeerPresence, Stamp,
     Start,
 };
-use splitter_netlink::Netlink;
+use splitter_netlink::{Interfaces, Netlink};
 use splitter_policy::flow::Class;
 use splitter_steering::{Egress, Placement};
 use tokio::sync::watch;
@@ -23,10 +23,11 @@ use super::announce::{
 };
 use super::choose::{Graded, choose};
 use super::link_events::LinkEvents;
-use super::links::read_links;
+use super::links::{Found, find_interfaces, find_links, take_links, tunnels_of};
 use super::liveness::check_liveness;
+use super::looking::Looking;
 use super::monitored_tunnel::MonitoredTunnel;
-use super::next_hops::resolve_next_hops;
+use super::next_hops::{has_to_resolve, resolve_next_hops};
 use super::overload_signs::OverloadSigns;
 use super::shared::{HealthMonitorError, Shared};
 use super::socket::Received;
@@ -125,14 +126,19 @@ impl HealthMonitor {
         let placements = instance.placements().unwrap_or_default();
         let placement = placements.of(&self.site).clone();
         self.begin(&placement);
-        resolve_next_hops(&self.config, &self.monitored, &self.netlink).await;
         let (report, site) = (self.report.clone(), self.site.clone());
         let mut failover = Failover::new(in_force.clone(), lock, report, site, placement);
+        let mut looking = Looking::default();
+        // Next hops may not be known yet.
+        looking.want();
         let mut listening_since = self.now();
         loop {
-            let wake = self.wake();
+            if looking.is_due(self.now().saturating_sub(self.looked) >= LOOK_INTERVAL) {
+                looking.begin(self.look());
+            }
+            let wake = self.wake(looking.is_under_way());
             let slept = self.now();
-            let event = self.next_event(wake).await;
+            let event = self.next_event(wake, &mut looking).await;
             let mut woken = self.now();
             let missed = slept.saturating_sub(listening_since) + woken.saturating_sub(wake);
             if missed > STALL {
@@ -143,9 +149,18 @@ impl HealthMonitor {
             let suspect_after = timing(&self.config.health).suspect_after();
             self.overload.late(missed, suspect_after, woken);
             listening_since = woken;
-            let has_link_event = matches!(event, Event::Links);
-            if let Event::Datagram(index, received, buffer) = event {
-                self.take(index, received, &buffer, woken);
+            match event {
+                Event::Datagram(index, received, buffer) => {
+                    self.take(index, received, &buffer, woken);
+                }
+                Event::Links => looking.want(),
+                Event::Found(found) => {
+                    take_links(&mut self.monitored, &found.links, woken);
+                    if let Some(interfaces) = &found.interfaces {
+                        self.tell_delays((&in_force, lock), interfaces).await;
+                    }
+                }
+                Event::Time => {}
             }
             self.drain(woken);
             if in_force.has_changed().unwrap_or(false) {
@@ -155,12 +170,8 @@ impl HealthMonitor {
                     return self.site;
                 };
                 self.follow_config(&config, &placement).await;
+                looking.forget();
                 woken = self.now();
-            }
-            if has_link_event || woken.saturating_sub(self.looked) >= LOOK_INTERVAL {
-                self.tell_delays(&in_force, lock).await;
-                self.read_links(woken).await;
-                resolve_next_hops(&self.config, &self.monitored, &self.netlink).await;
             }
             let has_changed = self.tick(woken).await;
             let has_moved = self.settle(&mut failover, woken).await;
@@ -213,28 +224,32 @@ impl HealthMonitor {
         self.start.elapsed()
     }
 
-    fn wake(&self) -> Duration {
+    fn wake(&self, is_looking: bool) -> Duration {
         let now = self.now();
+        // What is under way tells when it has ended.
+        let next_look = match is_looking {
+            true => now + LOOK_INTERVAL,
+            false => self.looked + LOOK_INTERVAL,
+        };
         let deadlines = self
             .monitored
             .iter()
             .map(|tunnel| match tunnel.watch.link_state() {
                 LinkState::Up(_) => tunnel.watch.deadline(now),
                 // Nothing is sent into a device that is down.
-                LinkState::NoAddress(_) | LinkState::Down(_) | LinkState::Absent => {
-                    self.looked + LOOK_INTERVAL
-                }
+                LinkState::NoAddress(_) | LinkState::Down(_) | LinkState::Absent => next_look,
             });
         let earliest = deadlines.min().unwrap_or(now);
-        earliest.min(self.looked + LOOK_INTERVAL).max(now)
+        earliest.min(next_look).max(now)
     }
 
-    async fn next_event(&mut self, wake: Duration) -> Event {
+    async fn next_event(&mut self, wake: Duration, looking: &mut Looking) -> Event {
         let receive = |(index, tunnel)| Box::pin(receive(index, tunnel));
         let datagrams = select_all(self.monitored.iter().enumerate().map(receive));
         tokio::select! {
             (event, ..) = datagrams => event,
             () = self.events.next() => Event::Links,
+            found = looking.found() => Event::Found(found),
             () = sleep_until((self.start + wake).into()) => Event::Time,
         }
     }
@@ -283,10 +298,11 @@ impl HealthMonitor {
     }
 
     /// Has packets choose among the tunnels by what probes measure: half of the shortest round trip.
-    async fn tell_delays(&self, in_force: &watch::Receiver<Arc<Instance>>, lock: &Lock) {
-        if self.config.balancers().is_none() {
-            return;
-        }
+    async fn tell_delays(
+        &self,
+        (in_force, lock): (&watch::Receiver<Arc<Instance>>, &Lock),
+        interfaces: &Interfaces,
+    ) {
         let monitored = self.monitored.iter();
         let measured = |it: &MonitoredTunnel| {
             let round_trip = it.watch.prober()?.measure().shortest_round_trip()?;
@@ -295,14 +311,35 @@ impl HealthMonitor {
         let delays: Vec<_> = monitored
             .map(|it| (it.device.clone(), measured(it)))
             .collect();
-        if let Err(error) = Instance::set_measured_delays(in_force, lock, &delays).await {
+        let told = Instance::set_measured_delays(in_force, lock, &delays, interfaces);
+        if let Err(error) = told.await {
             tracing::debug!(%error, "packets choose among the tunnels by what was measured before");
         }
     }
 
     async fn read_links(&mut self, now: Duration) {
         self.looked = now;
-        read_links(&mut self.monitored, &self.netlink, now).await;
+        let found = find_links(&tunnels_of(&self.monitored), &self.netlink).await;
+        take_links(&mut self.monitored, &found, now);
+    }
+
+    /// Begins to look at the devices, and to have the kernel ask next hops that it does not know.
+    fn look(&mut self) -> impl Future<Output = Found> + use<> {
+        self.looked = self.now();
+        let (tunnels, netlink) = (tunnels_of(&self.monitored), Arc::clone(&self.netlink));
+        let resolves = has_to_resolve(&self.config);
+        let is_chosen = self.config.balancers().is_some();
+        async move {
+            let links = find_links(&tunnels, &netlink).await;
+            if resolves {
+                resolve_next_hops(&tunnels, &links, &netlink).await;
+            }
+            let interfaces = match is_chosen {
+                true => find_interfaces().await,
+                false => None,
+            };
+            Found { links, interfaces }
+        }
     }
 
     /// Sends, asks and judges. True if a tunnel's condition changed.
@@ -421,5 +458,6 @@ async fn receive(index: usize, tunnel: &MonitoredTunnel) -> Event {
 enum Event {
     Datagram(usize, io::Result<Received>, [u8; DATAGRAM_BYTES + 1]),
     Links,
+    Found(Found),
     Time,
 }

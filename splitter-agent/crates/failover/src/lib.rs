@@ -10,6 +10,7 @@ mod health_monitor;
 mod link_events;
 mod links;
 mod liveness;
+mod looking;
 mod monitored_tunnel;
 mod next_hops;
 mod overload_signs;

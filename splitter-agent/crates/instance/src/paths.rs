@@ -21,19 +21,20 @@ impl Instance {
             let known = tunnels.get(index);
             known.is_some_and(|(role, it)| placement.uses(*role, &it.device))
         };
-        self.described(is_usable, |_| None)
+        // Where the kernel does not say, packets are taken to be longer than they are, and nothing is known of what
+        // enters tunnels without a choice.
+        let interfaces = Interfaces::now().unwrap_or_default();
+        self.described(is_usable, |_| None, &interfaces)
     }
 
     fn described(
         &self,
         is_usable: impl Fn(usize) -> bool,
         delay_ns: impl Fn(usize) -> Option<u64>,
+        interfaces: &Interfaces,
     ) -> Option<SitePaths> {
         let mut paths = site_paths(&self.config, is_usable, delay_ns)?;
-        // Where the kernel does not say, packets are taken to be longer than they are, and nothing is known of what
-        // enters tunnels without a choice.
-        let interfaces = Interfaces::now().unwrap_or_default();
-        paths.spared_bytes = self.spared_bytes(&interfaces);
+        paths.spared_bytes = self.spared_bytes(interfaces);
         for (number, (_, tunnel)) in paths.devices.iter_mut().zip(self.config.tunnels()) {
             *number = interfaces.named(&tunnel.device).map_or(0, |it| it.index);
         }
@@ -81,7 +82,7 @@ impl Instance {
     }
 
     /// Tells the program how long packets are on their way by each tunnel, known by its device, where that was measured and is
-    /// not stated; and of devices that have been made again. It goes by the configuration that is in force when its turn comes,
+    /// not stated; and of devices that have been made again, by the `interfaces` that there are now. It goes by the configuration that is in force when its turn comes,
     /// which somebody may be about to change. Nothing is told
     /// before all are known, nor what differs by less than 10 us: probes tell no less, and each change may put a flow out of
     /// order once, while a wrong difference does so all the time. The packets of a tunnel of 30 Mbit/s are 400 us apart.
@@ -92,16 +93,18 @@ impl Instance {
         in_force: &watch::Receiver<Arc<Self>>,
         _lock: &Lock,
         delays: &[(InterfaceName, Option<Duration>)],
+        interfaces: &Interfaces,
     ) -> Result<(), InstanceError> {
         let changing = Arc::clone(&in_force.borrow().changing);
         let _changing = changing.lock().await;
         let instance = Arc::clone(&in_force.borrow());
-        instance.set_delays(delays)
+        instance.set_delays(delays, interfaces)
     }
 
     fn set_delays(
         &self,
         delays: &[(InterfaceName, Option<Duration>)],
+        interfaces: &Interfaces,
     ) -> Result<(), InstanceError> {
         const LEAST_NS: u64 = 10_000;
         let measured = |tunnel: &Tunnel| {
@@ -125,7 +128,7 @@ impl Instance {
             let delay = delays.get(index).copied().flatten()?;
             u64::try_from(delay.as_nanos()).ok()
         };
-        let Some(paths) = self.described(is_usable, measured_ns) else {
+        let Some(paths) = self.described(is_usable, measured_ns, interfaces) else {
             return Ok(());
         };
         let mut tunnels = paths.tunnels.iter().zip(&before.tunnels);
