@@ -111,6 +111,7 @@ impl Observer {
         selection: &Selection,
     ) -> Result<Overview, ObserveError> {
         let interfaces = self.netlink.interfaces().await?;
+        let queues = present_queues().await?;
         let left = self.left(&interfaces, &dataplane)?;
         let chosen = Chosen::read_all(&dataplane)?;
         // Lost if the walk fails: then the next look knows no rates of flows.
@@ -132,7 +133,7 @@ impl Observer {
             attached: attached_among(&interfaces, &self.config, tables.program_id),
             totals: tables.totals,
             capacities: tables.capacities,
-            tunnels: self.tunnels(&interfaces),
+            tunnels: self.tunnels(&interfaces, &queues),
             egresses: Class::ALL.map(|class| self.egress(class)),
             flows_matching: tables.matching,
             flows: tables.flows,
@@ -156,6 +157,7 @@ impl Observer {
         at_least: Duration,
     ) -> Result<Overview, ObserveError> {
         let interfaces = self.netlink.interfaces().await?;
+        let queues = present_queues().await?;
         let now = Totals {
             at_ns: monotonic_ns(),
             program_id: dataplane.program_id()?,
@@ -168,7 +170,7 @@ impl Observer {
             attached: Vec::new(),
             totals: flows,
             capacities: [(Family::V4, 0), (Family::V6, 0)],
-            tunnels: self.tunnels(&interfaces),
+            tunnels: self.tunnels(&interfaces, &queues),
             egresses: Class::ALL.map(|class| self.egress(class)),
             flows_matching: 0,
             flows: Vec::new(),
@@ -179,9 +181,7 @@ impl Observer {
         Ok(overview)
     }
 
-    fn tunnels(&self, interfaces: &Interfaces) -> Vec<FoundTunnel> {
-        // What cannot be read is not known.
-        let queues = root_queues().unwrap_or_default();
+    fn tunnels(&self, interfaces: &Interfaces, queues: &[RootQueue]) -> Vec<FoundTunnel> {
         let tunnels = self.config.tunnels().map(|(_, tunnel)| {
             let health = match &self.health {
                 Some(source) => source.health(&tunnel.device),
@@ -225,6 +225,12 @@ impl Observer {
         });
         counts.collect()
     }
+}
+
+/// The queues of all devices, read on a thread that may wait for the kernel. What cannot be read is not known.
+async fn present_queues() -> Result<Vec<RootQueue>, ObserveError> {
+    let read = tokio::task::spawn_blocking(root_queues);
+    Ok(read.await?.unwrap_or_default())
 }
 
 fn read_tables(
