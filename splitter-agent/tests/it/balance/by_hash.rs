@@ -1,12 +1,15 @@
 //! Flows that the programs place among several tunnels of their class, whatever the kernel hashes.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{NftRule, Program};
 use nix::sys::signal::Signal;
 
 use super::by_redirect::wait_until_chosen;
 use crate::support::redirected::be_redirectable;
-use crate::support::several::{COUNTS, Flows, Seen, families, main_share_of, sections};
+use crate::support::several::{COUNTS, Flows, Seen, Ways, families, main_share_of, sections};
 use crate::support::site::{Site, on_site, stdout};
 use crate::support::two_each::{LONG, SHORT, two_for_each};
 
@@ -86,6 +89,90 @@ fn are_placed_by_weight(mode: &str, strays: u64) {
         site.assert_clean(&before);
     });
 }
+
+#[test]
+fn flows_of_a_tunnel_whose_device_is_down_go_on_by_another_while_no_agent_runs() {
+    require!(Program("nft"), NftRule(COUNTS));
+    for mode in ["mark", "dscp"] {
+        on_site(|site| {
+            placed(site, mode);
+            assert!(site.splitter(&["up"]).status.success());
+            let seen = Seen::at(&site.topology.borders[1].namespace);
+            for &is_ipv6 in families(site) {
+                let mut flows = Flows::open(site, is_ipv6, 60);
+                let of_second = |ways: &BTreeMap<u16, Ways>| {
+                    let those = ways.iter().filter(|(_, it)| it.contains_key("tun2"));
+                    those
+                        .map(|(port, it)| (*port, it.clone()))
+                        .collect::<Vec<_>>()
+                };
+                let before = of_second(&seen.flows(is_ipv6, flows.to_port));
+                assert!(!before.is_empty() && before.iter().all(|(_, it)| it.len() == 1));
+                let run = |line: &str| site.border().run(line).expect("it is there");
+                run("ip link set tun2 down");
+                flows.send(60, 1);
+                let after = of_second(&seen.flows(is_ipv6, flows.to_port));
+                assert_eq!(after.len(), before.len());
+                assert!(
+                    after.iter().all(|(_, it)| it.contains_key("tun0")),
+                    "{after:?}"
+                );
+                run("ip link set tun2 up");
+                if site.topology.client.ipv6.is_some() {
+                    // The kernel took them away.
+                    for address in ["fd00:9:2::1", "fe80::1"] {
+                        run(&format!("ip address add {address}/64 dev tun2 nodad"));
+                    }
+                }
+                // So it did with the routes, and no agent puts them back.
+                assert!(site.splitter(&["up"]).status.success());
+            }
+            assert!(site.splitter(&["down"]).status.success());
+        });
+    }
+}
+
+#[test]
+fn flows_of_hosts_that_share_the_kernel_keep_their_tunnel_as_long_as_their_sockets_keep_the_hash() {
+    require!(Program("nft"), NftRule(COUNTS));
+    on_site(|site| {
+        placed(site, "mark");
+        assert!(site.splitter(&["up"]).status.success());
+        let (client, far) = (&site.topology.client, &site.topology.borders[1].namespace);
+        let seen = Seen::at(far);
+        for &is_ipv6 in families(site) {
+            // Whether Linux draws it anew after a timeout, as it does by itself.
+            let changed = ["0", "1"].map(|draws_anew| {
+                let set = client.namespace.sysctl("net.core.txrehash", draws_anew);
+                set.expect("it is there");
+                let mut flows = Flows::open(site, is_ipv6, 60);
+                flows.send(60, 1);
+                far.run_with_input("nft -f -", CUT).expect("it was tried");
+                flows.send_during(|| {
+                    // Three timeouts and more, of 200 ms at first.
+                    std::thread::sleep(Duration::from_millis(1_500));
+                    far.run("nft delete table inet cut").expect("it is there");
+                });
+                let ways = seen.flows(is_ipv6, flows.to_port);
+                assert_eq!(ways.len(), 60);
+                ways.values().filter(|it| it.len() > 1).count()
+            });
+            println!("{changed:?} of 60 flows were in both tunnels");
+            assert_eq!(changed[0], 0);
+            assert!(changed[1] > 0);
+        }
+        assert!(site.splitter(&["down"]).status.success());
+    });
+}
+
+/// Drops what comes by the tunnels before it is seen.
+const CUT: &str = "table inet cut {
+chain cut {
+type filter hook prerouting priority -400;
+iifname \"tun*\" drop
+}
+}
+";
 
 /// What is told of the choice: by class, and of tunnels that each have their part.
 fn says_so(site: &Site) {

@@ -221,6 +221,19 @@ impl Flows {
     }
 }
 
+impl Flows {
+    /// Sends a byte over each, which may take what `meanwhile` does to be there.
+    pub(crate) fn send_during(&mut self, meanwhile: impl FnOnce()) {
+        for (near, _) in &mut self.ends {
+            near.write_all(&[7]).expect("it is sent");
+        }
+        meanwhile();
+        for (_, far) in &mut self.ends {
+            far.read_exact(&mut [0]).expect("it arrives");
+        }
+    }
+}
+
 /// Packets by source port and tunnel that a border receives from now on, on one port.
 pub(crate) struct Seen<'a>(&'a Namespace);
 
