@@ -12,15 +12,11 @@ use splitter_health::{
     Start,
 };
 use splitter_netlink::{Interfaces, Netlink};
-use splitter_policy::flow::Class;
-use splitter_steering::{Egress, Placement};
+use splitter_steering::Placement;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 
-use super::announce::{
-    class_report, degraded, log_change, log_evidence, log_unknown, take_jitter, tunnel_report,
-    warn_once,
-};
+use super::announce::{log_change, log_evidence, log_unknown, warn_once};
 use super::choose::{Graded, choose};
 use super::link_events::LinkEvents;
 use super::links::{Found, find_interfaces, find_links, take_links, tunnels_of};
@@ -61,8 +57,8 @@ pub(super) struct HealthMonitor {
     pub(super) left: Placement,
     netlink: Arc<Netlink>,
     events: LinkEvents,
-    presence: PeerPresence,
-    overload: OverloadSigns,
+    pub(super) presence: PeerPresence,
+    pub(super) overload: OverloadSigns,
     start: Instant,
     looked: Duration,
     pub(super) report: SharedReport,
@@ -154,12 +150,14 @@ impl HealthMonitor {
                     self.take(index, received, &buffer, woken);
                 }
                 Event::Links => looking.want(),
-                Event::Found(found) => {
+                // A reload may have changed the tunnels, and an event their devices.
+                Event::Found(found) if found.tunnels == tunnels_of(&self.monitored) => {
                     take_links(&mut self.monitored, &found.links, woken);
-                    if let Some(interfaces) = &found.interfaces {
-                        self.tell_delays((&in_force, lock), interfaces).await;
+                    if let Some(interfaces) = found.interfaces.filter(|_| !looking.is_wanted()) {
+                        self.tell_delays(&in_force, lock, &interfaces);
                     }
                 }
+                Event::Found(_) => looking.want(),
                 Event::Time => {}
             }
             self.drain(woken);
@@ -170,7 +168,6 @@ impl HealthMonitor {
                     return self.site;
                 };
                 self.follow_config(&config, &placement).await;
-                looking.forget();
                 woken = self.now();
             }
             let has_changed = self.tick(woken).await;
@@ -248,7 +245,7 @@ impl HealthMonitor {
         let datagrams = select_all(self.monitored.iter().enumerate().map(receive));
         tokio::select! {
             (event, ..) = datagrams => event,
-            () = self.events.next() => Event::Links,
+            () = self.events.next(), if !looking.is_wanted() => Event::Links,
             found = looking.found() => Event::Found(found),
             () = sleep_until((self.start + wake).into()) => Event::Time,
         }
@@ -298,9 +295,10 @@ impl HealthMonitor {
     }
 
     /// Has packets choose among the tunnels by what probes measure: half of the shortest round trip.
-    async fn tell_delays(
+    fn tell_delays(
         &self,
-        (in_force, lock): (&watch::Receiver<Arc<Instance>>, &Lock),
+        in_force: &watch::Receiver<Arc<Instance>>,
+        lock: &Lock,
         interfaces: &Interfaces,
     ) {
         let monitored = self.monitored.iter();
@@ -312,7 +310,7 @@ impl HealthMonitor {
             .map(|it| (it.device.clone(), measured(it)))
             .collect();
         let told = Instance::set_measured_delays(in_force, lock, &delays, interfaces);
-        if let Err(error) = told.await {
+        if let Err(error) = told {
             tracing::debug!(%error, "packets choose among the tunnels by what was measured before");
         }
     }
@@ -338,7 +336,11 @@ impl HealthMonitor {
                 true => find_interfaces().await,
                 false => None,
             };
-            Found { links, interfaces }
+            Found {
+                tunnels,
+                links,
+                interfaces,
+            }
         }
     }
 
@@ -389,53 +391,6 @@ impl HealthMonitor {
         });
         let wanted = choose(&graded.collect::<Vec<_>>());
         failover.settle(wanted, now, &self.monitored).await
-    }
-
-    /// Why the site is not ready.
-    fn unready(&self, placement: &Placement, problem: Option<&str>) -> Option<String> {
-        let is_main = placement.short == Egress::Main || placement.long == Egress::Main;
-        match problem {
-            _ if self.config.shadow => None,
-            None if is_main => Some("no tunnel is alive; packets follow the main table".to_owned()),
-            problem => problem.map(str::to_owned),
-        }
-    }
-
-    fn report_all(&mut self, placement: &Placement, problem: Option<&str>, is_news: bool) {
-        let now = self.now();
-        let jitter = take_jitter(&mut self.monitored, placement);
-        let weighed = self.monitored.iter().zip(self.config.tunnels());
-        let tunnels = weighed.map(|(monitored, (role, tunnel))| {
-            let is_used = placement.uses(role, &tunnel.device) && !self.config.shadow;
-            let weight = tunnel.weight;
-            tunnel_report(&self.site, monitored, weight, is_used, self.presence, now)
-        });
-        let tunnels = tunnels.collect();
-        let unready = self.unready(placement, problem);
-        let degraded = match self.config.shadow {
-            true => None,
-            false => degraded(&self.monitored, placement),
-        };
-        // Of the machine, whichever site's monitor notices first.
-        let (overload, overloads) = (self.overload.recent(now), self.overload.counts());
-        self.report.change_common(|report| {
-            report.overload = overload;
-            report.overloads = overloads;
-        });
-        self.report.change(&self.site, is_news, |report| {
-            report.tunnels = tunnels;
-            report.problem = problem.map(str::to_owned);
-            report.unready = unready;
-            report.degraded = degraded;
-            if report.classes.is_empty() {
-                report.classes = Class::ALL.map(|it| class_report(&self.site, it)).into();
-            }
-            let each = Class::ALL.into_iter().zip(&jitter);
-            for ((class, jitter), reported) in each.zip(&mut report.classes) {
-                reported.tunnel = placement.of(class);
-                reported.jitter.add(jitter);
-            }
-        });
     }
 }
 

@@ -14,6 +14,7 @@ mod looking;
 mod monitored_tunnel;
 mod next_hops;
 mod overload_signs;
+mod reporting;
 mod responding;
 mod shared;
 mod sites;

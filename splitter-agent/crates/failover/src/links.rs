@@ -1,7 +1,7 @@
 //! What the kernel says of the tunnels' devices.
 //!
 //! It says so when its turn comes: whoever makes and ends devices, as hosts of containers do all the time, keeps
-//! everybody else waiting (the kernel's RTNL lock), for tenths of a second and more. So nobody who probes waits for it.
+//! everybody else waiting (the kernel's RTNL lock), for tenths of a second and more. So a look goes on beside the probes.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,6 +19,8 @@ pub(super) type FoundLinks = Vec<Option<LinkState>>;
 /// What a look at the tunnels has found.
 #[derive(Debug, Default)]
 pub(super) struct Found {
+    /// Which tunnels there were.
+    pub(super) tunnels: Vec<Tunnel>,
     /// How each tunnel's device is.
     pub(super) links: FoundLinks,
     /// All that there are, where packets choose among the tunnels.

@@ -18,6 +18,10 @@ impl Looking {
         self.is_wanted = true;
     }
 
+    pub(super) fn is_wanted(&self) -> bool {
+        self.is_wanted
+    }
+
     /// Tells if it is time for a look: one is wanted, or has not been for long, and none is under way.
     pub(super) fn is_due(&self, was_long_ago: bool) -> bool {
         (self.is_wanted || was_long_ago) && self.under_way.is_none()
@@ -30,12 +34,6 @@ impl Looking {
     pub(super) fn begin(&mut self, look: impl Future<Output = Found> + 'static) {
         self.is_wanted = false;
         self.under_way = Some(Box::pin(look));
-    }
-
-    /// Gives a look up, as it is of other tunnels than there are now.
-    pub(super) fn forget(&mut self) {
-        self.under_way = None;
-        self.is_wanted = true;
     }
 
     /// Waits for what the look finds; for ever where none is under way. May be given up and asked again.
@@ -78,14 +76,5 @@ mod tests {
         let found = looking.found().now_or_never();
         assert_eq!(found.map(|it| it.links), Some(links));
         assert!(!looking.is_under_way() && looking.is_due(false));
-    }
-
-    #[test]
-    fn look_that_is_forgotten_is_made_again() {
-        let mut looking = Looking::default();
-        looking.begin(pending());
-        assert!(!looking.is_due(true));
-        looking.forget();
-        assert!(looking.is_due(false));
     }
 }

@@ -283,8 +283,10 @@ impl Instance {
         let redirect = self.redirect(interfaces, &placement, loaded).await?;
         let egress = self.plan_egress(interfaces, loaded);
         let paths = match loaded {
-            Loaded::Current(dataplane) => self.site_paths_as_measured(&placement, dataplane)?,
-            Loaded::Nothing | Loaded::OtherBuild { .. } => self.site_paths(&placement),
+            Loaded::Current(dataplane) => {
+                self.site_paths_as_measured(&placement, dataplane, interfaces)?
+            }
+            Loaded::Nothing | Loaded::OtherBuild { .. } => self.site_paths(&placement, interfaces),
         };
         let paths = match &redirect {
             Some(redirect) => paths.map(|it| self.redirectable(it, &redirect.targets)),

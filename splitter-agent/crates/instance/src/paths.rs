@@ -15,16 +15,17 @@ use crate::{Instance, InstanceError, Lock};
 impl Instance {
     /// Describes the tunnels for the program while they are placed so; none where it does not
     /// choose.
-    pub(crate) fn site_paths(&self, placement: &Placement) -> Option<SitePaths> {
+    pub(crate) fn site_paths(
+        &self,
+        placement: &Placement,
+        interfaces: &Interfaces,
+    ) -> Option<SitePaths> {
         let tunnels: Vec<_> = self.config.tunnels().collect();
         let is_usable = |index: usize| {
             let known = tunnels.get(index);
             known.is_some_and(|(role, it)| placement.uses(*role, &it.device))
         };
-        // Where the kernel does not say, packets are taken to be longer than they are, and nothing is known of what
-        // enters tunnels without a choice.
-        let interfaces = Interfaces::now().unwrap_or_default();
-        self.described(is_usable, |_| None, &interfaces)
+        self.described(is_usable, |_| None, interfaces)
     }
 
     fn described(
@@ -60,8 +61,9 @@ impl Instance {
         &self,
         placement: &Placement,
         dataplane: &Dataplane,
+        interfaces: &Interfaces,
     ) -> Result<Option<SitePaths>, InstanceError> {
-        let Some(mut paths) = self.site_paths(placement) else {
+        let Some(mut paths) = self.site_paths(placement, interfaces) else {
             return Ok(None);
         };
         let present = dataplane.site_paths()?.unwrap_or_default();
@@ -82,23 +84,24 @@ impl Instance {
     }
 
     /// Tells the program how long packets are on their way by each tunnel, known by its device, where that was measured and is
-    /// not stated; and of devices that have been made again, by the `interfaces` that there are now. It goes by the configuration that is in force when its turn comes,
-    /// which somebody may be about to change. Nothing is told
+    /// not stated; and of devices that have been made again, by `interfaces`. It goes by the configuration that is in force. While
+    /// somebody changes that, or anything else, nothing is told: who probes does not wait, and measures again. Nothing is told
     /// before all are known, nor what differs by less than 10 us: probes tell no less, and each change may put a flow out of
     /// order once, while a wrong difference does so all the time. The packets of a tunnel of 30 Mbit/s are 400 us apart.
     ///
     /// # Errors
     /// When the maps cannot be read or written.
-    pub async fn set_measured_delays(
+    pub fn set_measured_delays(
         in_force: &watch::Receiver<Arc<Self>>,
         _lock: &Lock,
         delays: &[(InterfaceName, Option<Duration>)],
         interfaces: &Interfaces,
     ) -> Result<(), InstanceError> {
-        let changing = Arc::clone(&in_force.borrow().changing);
-        let _changing = changing.lock().await;
         let instance = Arc::clone(&in_force.borrow());
-        instance.set_delays(delays, interfaces)
+        match instance.changing.try_lock() {
+            Ok(_changing) => instance.set_delays(delays, interfaces),
+            Err(_) => Ok(()),
+        }
     }
 
     fn set_delays(
@@ -160,8 +163,11 @@ impl Instance {
         if self.config.balancers().is_none() {
             return Ok(());
         }
+        // Where the kernel does not say, packets are taken to be longer than they are, and nothing is known of what
+        // enters tunnels without a choice.
+        let interfaces = Interfaces::now().unwrap_or_default();
         if let Some(mut dataplane) = self.open()?
-            && let Some(paths) = self.site_paths_as_measured(placement, &dataplane)?
+            && let Some(paths) = self.site_paths_as_measured(placement, &dataplane, &interfaces)?
         {
             let paths = self.redirectable(paths, &dataplane.targets()?);
             dataplane.set_site_paths(paths)?;
