@@ -150,6 +150,7 @@ pub fn decide_at_rate(claim: &Claim, attempt: impl FnOnce(u32) -> Result<(), Str
     if is_deferred() {
         return;
     }
+    let _undisturbed = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
     let mbit = highest_carried().unwrap_or(LOWEST_MBIT);
     if mbit < RATES_MBIT[0] {
         let law = claim.law;
@@ -157,7 +158,7 @@ pub fn decide_at_rate(claim: &Claim, attempt: impl FnOnce(u32) -> Result<(), Str
             "{law}: at {mbit} Mbit/s, since an emulated link does not keep a higher rate now"
         );
     }
-    decide_now(claim, || attempt(mbit));
+    decide_in_turn(claim, || attempt(mbit));
 }
 
 /// Tells whether this test is to run later, by itself, and writes that down.

@@ -4,9 +4,9 @@ use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use caps::errors::CapsError;
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::unistd::geteuid;
+use splitter_netlink::{RightsError, keep_rights};
 use thiserror::Error;
 
 /// Capabilities that it takes to bring an instance up, to keep it up and to take it down.
@@ -29,17 +29,6 @@ pub struct MissingCapabilities {
     is_root: bool,
 }
 
-/// Rights could not be given up.
-#[derive(Debug, Error)]
-pub enum DropError {
-    /// The capabilities could not be read or set.
-    #[error("cannot give up capabilities: {0}")]
-    Capabilities(#[from] CapsError),
-    /// Programs that are started could gain rights.
-    #[error("cannot rule out that rights are gained (no_new_privs): {0}")]
-    NoNewPrivileges(#[from] nix::Error),
-}
-
 /// Refuses early and completely, rather than at the first call that fails.
 ///
 /// # Errors
@@ -60,8 +49,8 @@ pub fn check_capabilities() -> Result<(), MissingCapabilities> {
 /// root's right to be changed, that right stays. Returns what stays.
 ///
 /// # Errors
-/// [`DropError`]; some may have been given up by then.
-pub fn drop_unneeded(also: &[Capability], paths: &[&Path]) -> Result<Vec<Capability>, DropError> {
+/// [`RightsError`]; some may have been given up by then.
+pub fn drop_unneeded(also: &[Capability], paths: &[&Path]) -> Result<Vec<Capability>, RightsError> {
     let permitted = caps::read(None, CapSet::Permitted)?;
     let mut wanted: Vec<_> = NEEDED.into_iter().chain(also.iter().copied()).collect();
     if NEEDED.iter().any(|it| !permitted.contains(it)) {
@@ -74,17 +63,7 @@ pub fn drop_unneeded(also: &[Capability], paths: &[&Path]) -> Result<Vec<Capabil
         .into_iter()
         .filter(|it| permitted.contains(it))
         .collect();
-    nix::sys::prctl::set_no_new_privs()?;
-    // Without this right the set limits nothing that no_new_privs does not.
-    if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
-        for capability in caps::read(None, CapSet::Bounding)?.difference(&kept) {
-            caps::drop(None, CapSet::Bounding, *capability)?;
-        }
-    }
-    caps::clear(None, CapSet::Ambient)?;
-    caps::set(None, CapSet::Effective, &kept)?;
-    caps::set(None, CapSet::Permitted, &kept)?;
-    caps::clear(None, CapSet::Inheritable)?;
+    keep_rights(&kept)?;
     let mut kept: Vec<_> = kept.into_iter().collect();
     kept.sort_by_key(Capability::index);
     Ok(kept)

@@ -1,4 +1,5 @@
-//! Conversations with the kernel that block the caller for the microseconds that they take.
+//! Conversations with the kernel that block the caller: for microseconds, and for as long as others have its lock for all of
+//! routing.
 
 use std::io;
 

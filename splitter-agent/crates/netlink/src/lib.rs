@@ -28,6 +28,7 @@ mod next_hop_events;
 mod next_hop_objects;
 mod on_link;
 mod qdisc;
+mod rights;
 mod routing_events;
 mod speaker;
 
@@ -48,6 +49,7 @@ pub use neighbours::{LinkAddress, NeighbourState, link_address};
 pub use next_hop_events::{NextHopChanges, NextHopEvents, StaleNeighbour};
 pub use next_hop_objects::{NextHopObjects, ObjectHop};
 pub use qdisc::{RootQueue, describe_qdisc, root_queues};
+pub use rights::{RightsError, keep_rights};
 pub use routing_events::{Addition, RoutingEvent, RoutingEvents};
 
 /// The kernel answers within microseconds as long as nobody else holds its one lock for all of
@@ -60,8 +62,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// that no one will ever read consistently.
 const LISTING_TRIES: u32 = 20;
 
-/// About as long as the kernel takes to list a hundred interfaces to somebody else.
-const OTHER_LIST: Duration = Duration::from_millis(1);
+/// About as long as the kernel takes to list some hundred interfaces to somebody else.
+const OTHER_LIST: Duration = Duration::from_millis(2);
 
 /// An open conversation with the network namespace of the thread that called
 /// [`connect`](Self::connect). A thread of its own has it, so that a kernel that is busy with others keeps only
@@ -82,6 +84,9 @@ pub enum NetlinkError {
     /// No socket.
     #[error("cannot open a netlink socket: {0}; is netlink forbidden for this service?")]
     Open(#[source] io::Error),
+    /// No thread.
+    #[error("cannot start a thread that speaks with the kernel: {0}")]
+    Thread(#[source] io::Error),
     /// The kernel said no.
     #[error("cannot {request}: {source}{}", explained(explanation.as_deref()))]
     Refused {
@@ -128,7 +133,9 @@ impl NetlinkError {
     #[must_use]
     pub fn os_error(&self) -> Option<i32> {
         match self {
-            Self::Refused { source, .. } | Self::Open(source) => source.raw_os_error(),
+            Self::Refused { source, .. } | Self::Open(source) | Self::Thread(source) => {
+                source.raw_os_error()
+            }
             _ => None,
         }
     }
@@ -156,7 +163,7 @@ impl Netlink {
             speaker,
             handle,
             port,
-        } = speaker::Speaker::start().map_err(NetlinkError::Open)?;
+        } = speaker::Speaker::start()?;
         Ok(Self {
             handle,
             port,
@@ -193,14 +200,16 @@ impl Netlink {
             })
     }
 
-    /// Asks for a list. One after the other: on one socket the kernel makes one at a time, and refuses those that are asked for
-    /// meanwhile (`netlink_dump_start` in net/netlink/af_netlink.c).
+    /// Asks for a list, as it is after all changes that were asked for before. On one socket the kernel makes one at a time, and
+    /// refuses those that are asked for meanwhile (`netlink_dump_start` in net/netlink/af_netlink.c): these are asked for again.
     pub async fn list(
         &self,
         request: &str,
         message: RouteNetlinkMessage,
     ) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
         let (begun, mut tries) = (Instant::now(), 0);
+        // Also those for which nobody waits any more.
+        let _ = self.speaker.run(|| ()).await;
         while tries < LISTING_TRIES {
             match self
                 .exchange(request, message.clone(), NLM_F_REQUEST | NLM_F_DUMP)

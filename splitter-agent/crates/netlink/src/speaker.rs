@@ -6,10 +6,11 @@
 //! those, too, that answer the other border's probes.
 
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::{self, SyncSender};
 use std::thread;
 
-use caps::{CapSet, Capability, CapsHashSet};
+use caps::{CapSet, Capability};
 use netlink_packet_route::RouteNetlinkMessage;
 use rtnetlink::Handle;
 use rtnetlink::proto::Connection;
@@ -17,6 +18,8 @@ use rtnetlink::sys::{AsyncSocket as _, TokioSocket};
 use tokio::runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
+
+use crate::{NetlinkError, RightsError, keep_rights};
 
 /// The thread, as long as somebody has this.
 #[derive(Debug)]
@@ -40,13 +43,14 @@ type Opened = (Handle, u32);
 
 impl Speaker {
     /// Starts the thread, which has the network namespace of this one, and of its rights the one that routing takes.
-    pub(crate) fn start() -> io::Result<Spoken> {
+    pub(crate) fn start() -> Result<Spoken, NetlinkError> {
         let (tell, told) = mpsc::sync_channel(1);
         let (jobs, work) = unbounded_channel();
         let thread = thread::Builder::new().name("netlink".to_owned());
-        thread.spawn(move || speak(&tell, work))?;
-        let gone = |_| io::Error::other("the thread for it has ended");
-        let (handle, port) = told.recv().map_err(gone)??;
+        let started = thread.spawn(move || speak(&tell, work));
+        started.map_err(NetlinkError::Thread)?;
+        let gone = |_| NetlinkError::Thread(io::Error::other("it has ended"));
+        let (handle, port) = told.recv().map_err(gone)?.map_err(NetlinkError::Open)?;
         Ok(Spoken {
             speaker: Self { jobs },
             handle,
@@ -54,7 +58,8 @@ impl Speaker {
         })
     }
 
-    /// Has the thread do something that may wait for the kernel; `None` where it has ended.
+    /// Has the thread do something that may wait for the kernel, after what it was to do before; `None` where it does not
+    /// come to the end of that.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -69,8 +74,8 @@ impl Speaker {
 
 /// Drives a connection until nobody wants it any more.
 fn speak(tell: &SyncSender<io::Result<Opened>>, mut work: UnboundedReceiver<Job>) {
-    let started =
-        keep_one_right().and_then(|()| runtime::Builder::new_current_thread().enable_io().build());
+    keep_one_right();
+    let started = runtime::Builder::new_current_thread().enable_io().build();
     // Who does not hear how it went has gone.
     match started {
         Err(error) => drop(tell.send(Err(error))),
@@ -81,7 +86,8 @@ fn speak(tell: &SyncSender<io::Result<Opened>>, mut work: UnboundedReceiver<Job>
                     let _ = tell.send(Ok(opened));
                     let connection = tokio::spawn(connection);
                     while let Some(job) = work.recv().await {
-                        job();
+                        // Who waits for it hears that there is no answer, and others go on.
+                        let _ = panic::catch_unwind(AssertUnwindSafe(job));
                     }
                     connection.abort();
                 }
@@ -106,19 +112,15 @@ fn open() -> io::Result<(Connection<RouteNetlinkMessage, TokioSocket>, Opened)> 
 
 /// Gives up what of this thread's rights routing does not take. Threads have rights of their own: those that the program
 /// gives up later would stay with this one.
-fn keep_one_right() -> io::Result<()> {
-    let permitted = caps::read(None, CapSet::Permitted).map_err(io::Error::other)?;
-    let kept: CapsHashSet = permitted
-        .into_iter()
-        .filter(|it| *it == Capability::CAP_NET_ADMIN)
-        .collect();
-    for set in [CapSet::Ambient, CapSet::Inheritable] {
-        caps::clear(None, set).map_err(io::Error::other)?;
+fn keep_one_right() {
+    let kept = caps::read(None, CapSet::Permitted).map(|permitted| {
+        let needed = |it: &Capability| *it == Capability::CAP_NET_ADMIN;
+        permitted.into_iter().filter(needed).collect()
+    });
+    let given_up = { kept.map_err(RightsError::from) }.and_then(|kept| keep_rights(&kept));
+    if let Err(error) = given_up {
+        tracing::warn!(event = "rights_kept", %error, "keeping all capabilities of a thread");
     }
-    for set in [CapSet::Effective, CapSet::Permitted] {
-        caps::set(None, set, &kept).map_err(io::Error::other)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
