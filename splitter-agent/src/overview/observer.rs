@@ -9,7 +9,7 @@ use splitter_datapath::connections::{TunnelDevices, each};
 use splitter_datapath::flows::FlowTotals;
 use splitter_datapath::{Dataplane, KernelError};
 use splitter_netlink::{
-    DeviceTraffic, Family, Interfaces, Netlink, NetlinkError, RootQueue, root_queues,
+    DeviceTraffic, Family, Interfaces, Netlink, NetlinkError, RootQueue, root_queues_aside,
 };
 use splitter_policy::counters::Counters;
 use splitter_policy::egress_counts::EgressCounts;
@@ -111,7 +111,8 @@ impl Observer {
         selection: &Selection,
     ) -> Result<Overview, ObserveError> {
         let interfaces = self.netlink.interfaces().await?;
-        let queues = present_queues().await?;
+        // What cannot be read is not known.
+        let queues = root_queues_aside().await.unwrap_or_default();
         let left = self.left(&interfaces, &dataplane)?;
         let chosen = Chosen::read_all(&dataplane)?;
         // Lost if the walk fails: then the next look knows no rates of flows.
@@ -157,7 +158,8 @@ impl Observer {
         at_least: Duration,
     ) -> Result<Overview, ObserveError> {
         let interfaces = self.netlink.interfaces().await?;
-        let queues = present_queues().await?;
+        // What cannot be read is not known.
+        let queues = root_queues_aside().await.unwrap_or_default();
         let now = Totals {
             at_ns: monotonic_ns(),
             program_id: dataplane.program_id()?,
@@ -225,12 +227,6 @@ impl Observer {
         });
         counts.collect()
     }
-}
-
-/// The queues of all devices, read on a thread that may wait for the kernel. What cannot be read is not known.
-async fn present_queues() -> Result<Vec<RootQueue>, ObserveError> {
-    let read = tokio::task::spawn_blocking(root_queues);
-    Ok(read.await?.unwrap_or_default())
 }
 
 fn read_tables(

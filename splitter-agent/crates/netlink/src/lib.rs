@@ -48,7 +48,7 @@ pub use names::{Family, InterfaceName, InvalidInterfaceName, list_names};
 pub use neighbours::{LinkAddress, NeighbourState, link_address};
 pub use next_hop_events::{NextHopChanges, NextHopEvents, StaleNeighbour};
 pub use next_hop_objects::{NextHopObjects, ObjectHop};
-pub use qdisc::{RootQueue, describe_qdisc, root_queues};
+pub use qdisc::{RootQueue, describe_qdisc, root_queues, root_queues_aside};
 pub use rights::{RightsError, keep_rights};
 pub use routing_events::{Addition, RoutingEvent, RoutingEvents};
 

@@ -29,6 +29,16 @@ pub struct RootQueue {
     pub ecn_marks: u64,
 }
 
+/// Reads what [`root_queues`] does on a thread for that, as the kernel may be busy with other devices. In the network namespace of
+/// the tokio runtime's threads.
+///
+/// # Errors
+/// Those of [`root_queues`].
+pub async fn root_queues_aside() -> io::Result<Vec<RootQueue>> {
+    let read = tokio::task::spawn_blocking(root_queues).await;
+    read.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
 /// Reads the outermost queueing discipline of each device that has one, and what those below it mark, in the network namespace of
 /// the calling thread and within this call.
 ///
