@@ -72,7 +72,7 @@ async fn run(config: &FabricConfig, path: &Path) -> Result<()> {
     // The directory of all roles is locked while this one takes ports.
     let shared = pins.parent().unwrap_or(&pins);
     if let Err(error) = drop_unneeded(&[], &[&pins, shared, path]) {
-        tracing::warn!(event = "rights_kept", %error, "keeping all capabilities");
+        tracing::warn!(event = "rights_kept", %error, "could not give up all other capabilities");
     }
     let readiness = Readiness::new();
     let mut manager = ServiceManager::new(readiness.clone());

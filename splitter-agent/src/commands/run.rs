@@ -331,7 +331,9 @@ fn give_up_rights(file: &ConfigFile) {
             kept = names(&kept, " "),
             "gave up all other capabilities"
         ),
-        Err(error) => tracing::warn!(event = "rights_kept", %error, "keeping all capabilities"),
+        Err(error) => {
+            tracing::warn!(event = "rights_kept", %error, "could not give up all other capabilities")
+        }
     }
 }
 

@@ -157,7 +157,7 @@ impl Netlink {
     /// Opens a conversation. Who asks needs a running tokio runtime with time.
     ///
     /// # Errors
-    /// [`NetlinkError::Open`].
+    /// [`NetlinkError::Open`] and [`NetlinkError::Thread`].
     pub fn connect() -> Result<Self, NetlinkError> {
         let speaker::Spoken {
             speaker,
@@ -207,9 +207,12 @@ impl Netlink {
         request: &str,
         message: RouteNetlinkMessage,
     ) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
-        let (begun, mut tries) = (Instant::now(), 0);
         // Also those for which nobody waits any more.
-        let _ = self.speaker.run(|| ()).await;
+        let made = tokio::time::timeout(TIMEOUT, self.speaker.run(|| ())).await;
+        made.map_err(|_| NetlinkError::TimedOut {
+            request: request.to_owned(),
+        })?;
+        let (begun, mut tries) = (Instant::now(), 0);
         while tries < LISTING_TRIES {
             match self
                 .exchange(request, message.clone(), NLM_F_REQUEST | NLM_F_DUMP)

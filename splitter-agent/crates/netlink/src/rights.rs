@@ -19,8 +19,17 @@ pub enum RightsError {
 /// starts gains none either.
 ///
 /// # Errors
-/// [`RightsError`]; some may have been given up by then.
+/// [`RightsError`]; what could be given up has been all the same.
 pub fn keep_rights(kept: &CapsHashSet) -> Result<(), RightsError> {
+    // First, for it takes a right itself.
+    let ruled_out = rule_out_gains(kept);
+    caps::set(None, CapSet::Effective, kept)?;
+    caps::set(None, CapSet::Permitted, kept)?;
+    caps::clear(None, CapSet::Inheritable)?;
+    ruled_out
+}
+
+fn rule_out_gains(kept: &CapsHashSet) -> Result<(), RightsError> {
     nix::sys::prctl::set_no_new_privs()?;
     // Without this right the set limits nothing that no_new_privs does not.
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
@@ -29,8 +38,5 @@ pub fn keep_rights(kept: &CapsHashSet) -> Result<(), RightsError> {
         }
     }
     caps::clear(None, CapSet::Ambient)?;
-    caps::set(None, CapSet::Effective, kept)?;
-    caps::set(None, CapSet::Permitted, kept)?;
-    caps::clear(None, CapSet::Inheritable)?;
     Ok(())
 }

@@ -50,7 +50,7 @@ impl Speaker {
         let started = thread.spawn(move || speak(&tell, work));
         started.map_err(NetlinkError::Thread)?;
         let gone = |_| NetlinkError::Thread(io::Error::other("it has ended"));
-        let (handle, port) = told.recv().map_err(gone)?.map_err(NetlinkError::Open)?;
+        let (handle, port) = told.recv().map_err(gone)??;
         Ok(Spoken {
             speaker: Self { jobs },
             handle,
@@ -73,15 +73,15 @@ impl Speaker {
 }
 
 /// Drives a connection until nobody wants it any more.
-fn speak(tell: &SyncSender<io::Result<Opened>>, mut work: UnboundedReceiver<Job>) {
+fn speak(tell: &SyncSender<Result<Opened, NetlinkError>>, mut work: UnboundedReceiver<Job>) {
     keep_one_right();
     let started = runtime::Builder::new_current_thread().enable_io().build();
     // Who does not hear how it went has gone.
     match started {
-        Err(error) => drop(tell.send(Err(error))),
+        Err(error) => drop(tell.send(Err(NetlinkError::Thread(error)))),
         Ok(runtime) => runtime.block_on(async {
             match open() {
-                Err(error) => drop(tell.send(Err(error))),
+                Err(error) => drop(tell.send(Err(NetlinkError::Open(error)))),
                 Ok((connection, opened)) => {
                     let _ = tell.send(Ok(opened));
                     let connection = tokio::spawn(connection);
@@ -113,13 +113,14 @@ fn open() -> io::Result<(Connection<RouteNetlinkMessage, TokioSocket>, Opened)> 
 /// Gives up what of this thread's rights routing does not take. Threads have rights of their own: those that the program
 /// gives up later would stay with this one.
 fn keep_one_right() {
-    let kept = caps::read(None, CapSet::Permitted).map(|permitted| {
-        let needed = |it: &Capability| *it == Capability::CAP_NET_ADMIN;
-        permitted.into_iter().filter(needed).collect()
-    });
-    let given_up = { kept.map_err(RightsError::from) }.and_then(|kept| keep_rights(&kept));
+    let permitted = match caps::read(None, CapSet::Permitted) {
+        Ok(permitted) if permitted.is_empty() => return,
+        read => read.map_err(RightsError::from),
+    };
+    let needed = |it: &Capability| *it == Capability::CAP_NET_ADMIN;
+    let given_up = permitted.and_then(|it| keep_rights(&it.into_iter().filter(needed).collect()));
     if let Err(error) = given_up {
-        tracing::warn!(event = "rights_kept", %error, "keeping all capabilities of a thread");
+        tracing::warn!(event = "rights_kept", %error, "a thread that asks the kernel has more rights than it needs");
     }
 }
 
