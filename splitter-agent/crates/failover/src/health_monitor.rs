@@ -150,11 +150,11 @@ impl HealthMonitor {
                     self.take(index, received, &buffer, woken);
                 }
                 Event::Links => looking.want(),
-                // A reload may have changed the tunnels, and an event their devices.
+                // A reload may have changed the tunnels.
                 Event::Found(found) if found.tunnels == tunnels_of(&self.monitored) => {
                     take_links(&mut self.monitored, &found.links, woken);
-                    if let Some(interfaces) = found.interfaces.filter(|_| !looking.is_wanted()) {
-                        self.tell_delays(&in_force, lock, &interfaces);
+                    if let Some(interfaces) = &found.interfaces {
+                        self.tell_delays(&in_force, lock, interfaces);
                     }
                 }
                 Event::Found(_) => looking.want(),
@@ -168,6 +168,7 @@ impl HealthMonitor {
                     return self.site;
                 };
                 self.follow_config(&config, &placement).await;
+                looking.want();
                 woken = self.now();
             }
             let has_changed = self.tick(woken).await;
