@@ -311,7 +311,7 @@ async fn obey(
     }
 }
 
-/// Of root's rights the daemon needs few from here on. Threads that were there before keep theirs: those that speak with the
+/// Gives up what the daemon does not need of root's rights. Threads that were there before keep theirs: those that speak with the
 /// kernel have [given up](splitter_netlink::keep_rights) all others when they began.
 fn give_up_rights(file: &ConfigFile) {
     let config = &file.config;

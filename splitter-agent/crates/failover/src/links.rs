@@ -16,7 +16,7 @@ use super::monitored_tunnel::MonitoredTunnel;
 /// How each tunnel's device was found, in the order of the tunnels; none where the kernel did not say.
 pub(super) type FoundLinks = Vec<Option<LinkState>>;
 
-/// What a look at the tunnels has found.
+/// Results of a look at the tunnels.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// Which tunnels there were.

@@ -1,4 +1,4 @@
-//! What a monitor reports of its site.
+//! The report of a monitor on its site.
 
 use splitter_policy::flow::Class;
 use splitter_steering::{Egress, Placement};

@@ -27,7 +27,7 @@ pub(crate) struct Speaker {
     jobs: UnboundedSender<Job>,
 }
 
-/// What may wait for the kernel.
+/// A piece of work that may wait for the kernel.
 type Job = Box<dyn FnOnce() + Send>;
 
 /// A thread that speaks, and what it is spoken to by.
