@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use flow_testbed::require;
 use flow_testbed::require::Requirement::{NftRule, Program};
+use flow_testbed::require::skip;
 use nix::sys::signal::Signal;
 
 use super::by_redirect::wait_until_chosen;
@@ -136,6 +137,14 @@ fn flows_of_a_tunnel_whose_device_is_down_go_on_by_another_while_no_agent_runs()
 fn flows_of_hosts_that_share_the_kernel_keep_their_tunnel_as_long_as_their_sockets_keep_the_hash() {
     require!(Program("nft"), NftRule(COUNTS));
     on_site(|site| {
+        if let Err(error) = site.topology.client.namespace.sysctl(REHASH, "1") {
+            let test = concat!(
+                env!("CARGO_CRATE_NAME"),
+                "::balance::by_hash::",
+                "flows_of_hosts_that_share_the_kernel_keep_their_tunnel_as_long_as_their_sockets_keep_the_hash"
+            );
+            return skip(test, &format!("{error}; use Linux 5.18 or later"));
+        }
         placed(site, "mark");
         assert!(site.splitter(&["up"]).status.success());
         let (client, far) = (&site.topology.client, &site.topology.borders[1].namespace);
@@ -143,7 +152,7 @@ fn flows_of_hosts_that_share_the_kernel_keep_their_tunnel_as_long_as_their_socke
         for &is_ipv6 in families(site) {
             // Whether Linux draws it anew after a timeout, as it does by itself.
             let changed = ["0", "1"].map(|draws_anew| {
-                let set = client.namespace.sysctl("net.core.txrehash", draws_anew);
+                let set = client.namespace.sysctl(REHASH, draws_anew);
                 set.expect("it is there");
                 let mut flows = Flows::open(site, is_ipv6, 60);
                 flows.send(60, 1);
@@ -164,6 +173,9 @@ fn flows_of_hosts_that_share_the_kernel_keep_their_tunnel_as_long_as_their_socke
         assert!(site.splitter(&["down"]).status.success());
     });
 }
+
+/// Whether a socket draws its hash anew after a timeout, where it does not say so itself.
+const REHASH: &str = "net.core.txrehash";
 
 /// Drops what comes by the tunnels before it is seen.
 const CUT: &str = "table inet cut {
